@@ -48,7 +48,7 @@ def test_a_letter_means_the_same_in_every_task() -> None:
 
 
 WITHOUT_JSON = {"ssh", "data.register", "data.rm", "image.build"}
-"""Tasks that hand the terminal over, or whose one line is that it is done; those of the rehearsal likewise."""
+"""Tasks that hand the terminal over, or whose one line reports that it is done; the rehearsal's likewise."""
 
 
 def test_every_task_that_reports_does_so_as_json_too() -> None:

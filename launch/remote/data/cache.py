@@ -21,8 +21,8 @@ from launch.remote.data import faults
 from launch.remote.data.faults import FetchError
 from launch.remote.data.stage_request import DataListing, DataRemoval, StoredData
 from launch.remote.store.locks import try_lock
-from launch.remote.store.removal import removal_argv
-from launch.remote.store.store import DATA, Store, unfinished_jobs
+from launch.remote.store.removal import removal_argv, unfinished_jobs
+from launch.remote.store.store import DATA, Store
 
 __all__ = [
     "DATA",

@@ -37,7 +37,8 @@ from launch.remote.data.stage_request import (
 )
 from launch.remote.store.locks import locked
 from launch.remote.store.long_call import serve_call
-from launch.remote.store.store import Store, unfinished_jobs
+from launch.remote.store.removal import unfinished_jobs
+from launch.remote.store.store import Store
 from launch.remote.store.tree_node import Up, own_modules
 
 __all__ = ["serve"]

@@ -15,8 +15,8 @@ from launch.remote.base import timing
 from launch.remote.base.processes import IMAGES
 from launch.remote.environment.request import EnvironmentListing, EnvironmentRemoval, StoredEnvironment
 from launch.remote.store.locks import locks_of, try_lock
-from launch.remote.store.removal import removal_argv
-from launch.remote.store.store import ENVIRONMENTS, Store, unfinished_jobs
+from launch.remote.store.removal import removal_argv, unfinished_jobs
+from launch.remote.store.store import ENVIRONMENTS, Store
 
 __all__ = [
     "REQUEST_DIGITS",

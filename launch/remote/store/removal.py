@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from launch.remote.base.processes import IMAGES
 
-__all__ = ["is_unknown", "is_worked_in", "removal_argv", "remove", "unload"]
+__all__ = ["is_unknown", "is_worked_in", "removal_argv", "remove", "unfinished_jobs", "unload"]
 
+_FINAL_STATES = ('"SUCCEEDED"', '"FAILED"', '"CANCELLED"', '"LOST"')
 _SCRIPT = r'find "$@" -type d ! -perm -700 -exec chmod u+rwx {} \; 2>/dev/null; exec rm -rf -- "$@"'
 """An unpacked image may have folders that its own modes protect. Modes of files stay: other snapshots and the
 cache of uv have the same files."""
@@ -65,3 +66,25 @@ def is_unknown(node: str) -> bool:
     except OSError:
         return False
     return False
+
+
+def unfinished_jobs(root: str) -> dict[str, str]:
+    """Return the job.json texts of unfinished jobs; a snapshot whose id is in one of them is in use."""
+    folder = os.path.join(root, "jobs")
+    try:
+        jobs = os.listdir(folder)
+    except OSError:
+        return {}
+    return {
+        job: _text(os.path.join(folder, job, "job.json"))
+        for job in jobs
+        if not any(word in _text(os.path.join(folder, job, "state.json")) for word in _FINAL_STATES)
+    }
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except OSError:
+        return ""

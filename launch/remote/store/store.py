@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from launch.remote.base.files import replace_file
-from launch.remote.store.removal import is_unknown, is_worked_in, remove, unload
+from launch.remote.store.removal import is_unknown, is_worked_in, remove, unfinished_jobs, unload
 from launch.remote.store.stored_file import StoredFile, stamp_of
 from launch.remote.store.unfinished import is_abandoned
 
@@ -35,7 +35,6 @@ __all__ = [
     "Manifest",
     "Store",
     "digest_of",
-    "unfinished_jobs",
 ]
 
 SNAPSHOTS, ENVIRONMENTS, DATA = "snapshots", "environments", "data"
@@ -48,7 +47,6 @@ _ABANDONED_S = 86400.0
 CHUNK = 256 * 1024
 _PARTS = ("", ".manifest", ".stamps", ".made")
 """Suffixes of what is removed with a snapshot."""
-_FINAL_STATES = ('"SUCCEEDED"', '"FAILED"', '"CANCELLED"', '"LOST"')
 
 
 class Manifest:
@@ -379,25 +377,3 @@ def _age(path: str) -> float:
         return time.time() - os.stat(path).st_mtime
     except OSError:
         return 0.0
-
-
-def unfinished_jobs(root: str) -> dict[str, str]:
-    """Return the job.json texts of unfinished jobs; a snapshot whose id is in one of them is in use."""
-    folder = os.path.join(root, "jobs")
-    try:
-        jobs = os.listdir(folder)
-    except OSError:
-        return {}
-    return {
-        job: _text(os.path.join(folder, job, "job.json"))
-        for job in jobs
-        if not any(word in _text(os.path.join(folder, job, "state.json")) for word in _FINAL_STATES)
-    }
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read()
-    except OSError:
-        return ""

@@ -31,6 +31,8 @@ def sample_plan(job: str = "t-1", **fields: Any) -> Plan:
         "cwd": f"~/.ranklift/jobs/{job}/work",
         "environment": BARE,
         "data": [],
+        "uploads": [],
+        "upload_every_s": None,
         "argv": ["train.py"],
         "expand": [],
         "python": "python3",
