@@ -19,6 +19,7 @@ _GROUPS = {
     "playbooks.stack": "The cluster",
     "playbooks.nodes": "Nodes",
     "playbooks.jobs": "Jobs",
+    "playbooks.data": "Data in the stack's storage",
     "playbooks.images": "Images of nodes",
     "playbooks.rehearsal": "The rehearsal: Azure on this machine",
     "": "Of this repository",

@@ -48,7 +48,7 @@ def test_a_letter_means_the_same_in_every_task() -> None:
 
 
 WITHOUT_JSON = {"ssh", "data.register", "data.rm", "image.build"}
-"""Tasks that hand the terminal over, or whose one line reports that it is done; the rehearsal's likewise."""
+"""Tasks that hand the terminal over, or whose one line is that it is done, like those of the rehearsal."""
 
 
 def test_every_task_that_reports_does_so_as_json_too() -> None:
@@ -73,7 +73,14 @@ def test_fab_alone_shows_what_to_do_first_and_then_every_task_by_group(workplace
     assert ran.stdout.endswith(f"\n\n{listed.stdout}")
     lines = listed.stdout.splitlines()
     assert [line for line in lines if line.endswith(":")] == [
-        *("The cluster:", "Nodes:", "Jobs:", "Images of nodes:", "The rehearsal: Azure on this machine:"),
+        *(
+            "The cluster:",
+            "Nodes:",
+            "Jobs:",
+            "Data in the stack's storage:",
+            "Images of nodes:",
+            "The rehearsal: Azure on this machine:",
+        ),
     ]
     names = [line.split()[0] for line in lines if re.match(r"  \S", line)]
     called = {min((name, *others), key=len) for name, others in ns.task_names.items()}
