@@ -59,10 +59,12 @@ def logs(  # noqa: PLR0913, PLR0917
     selection = _selection(tail, since, rank, node)
     if json and merge:
         raise InputError("--json", None, "cannot be combined with --merge", "give one of the two")
-    printer = EventPrinter(pattern=_pattern(grep), merge=merge, lines_only=not follow, json=json)
     chosen = open_from(context, stack)
     inventory = chosen.saved()
+    pattern = _pattern(grep)
     name = choose_job(chosen, inventory, job)
+    named = name if name != job else ""
+    printer = EventPrinter(pattern=pattern, merge=merge, lines_only=not follow, json=json, named=named)
     place = find_job(chosen, inventory, name)
 
     def on_signal(_: int) -> str:
@@ -78,7 +80,7 @@ def logs(  # noqa: PLR0913, PLR0917
     elif state.started is None:
         from playbooks.jobs.tables import not_started_text
 
-        output.progress(not_started_text(state, is_named=name != job))
+        output.progress(not_started_text(state, is_named=bool(named)))
 
 
 def _selection(tail: str | None, since: str | None, rank: str | None, node: str | None) -> Selection:

@@ -19,8 +19,9 @@ class EventPrinter:
     """Prints a job's events as they come: ranks' lines to stdout, states to stderr.
 
     With ``pattern`` only lines that match it; with ``json`` each line as a record; with ``merge`` a line that
-    many ranks print at the same time once; with ``lines_only`` no states. :meth:`finish` prints what
-    merging still holds back.
+    many ranks print at the same time once; with ``lines_only`` no states. A state right at the beginning is
+    printed without the id of a job that is ``named`` already. :meth:`finish` prints what merging still holds
+    back.
     """
 
     def __init__(
@@ -31,8 +32,9 @@ class EventPrinter:
         lines_only: bool = False,
         to_stderr: bool = False,
         json: bool = False,
+        named: str = "",
     ) -> None:
-        self._json = json
+        self._json, self._named = json, named
         self._pattern, self._lines_only, self._to_stderr = pattern, lines_only, to_stderr
         self._merge = Merge() if merge else None
         self._bars = Bars()
@@ -56,7 +58,10 @@ class EventPrinter:
             state = event.state
             if not state.is_terminal or state.state == "SUCCEEDED":  # the error reports any other end
                 reason = f": {state.reason}" if state.reason else ""
-                output.progress(f"job {state.job} {state.state}{reason}")
+                front = "" if state.job == self._named else f"job {state.job} "
+                output.progress(f"{front}{state.state}{reason}")
+        if not isinstance(event, Quiet):
+            self._named = ""
 
     def finish(self) -> None:
         """Print what merging holds back: no more events will come."""

@@ -36,6 +36,10 @@ class _Cluster:
         pass
 
 
+def done() -> JobState:
+    return state(JOB, "SUCCEEDED", exit_status=0, ended=at(9))
+
+
 @contextmanager
 def head_with(monkeypatch: pytest.MonkeyPatch, folder: Path, *states: JobState) -> Iterator[None]:
     """A head that reports these states of the job, one after the other."""
@@ -95,6 +99,11 @@ def test_a_job_chosen_without_its_id_is_named_once(
     shown = capsys.readouterr().err
     assert shown.count(JOB) == 1
     assert shown.startswith(f"job {JOB}\nQUEUED: waits for 0f3b; it has not started")
+    with head_with(monkeypatch, tmp_path, newest.jobs[0], state(JOB, "RUNNING"), done()):
+        logs.logs.body(Context(), NEWEST, follow=True)
+    assert capsys.readouterr().err == (
+        f"job {JOB}\nQUEUED: waits for 0f3b\njob {JOB} RUNNING\njob {JOB} SUCCEEDED\n"
+    )
 
 
 def test_a_job_that_runs_and_has_printed_nothing_is_not_reported(
@@ -108,8 +117,7 @@ def test_a_job_that_runs_and_has_printed_nothing_is_not_reported(
 def test_following_a_job_that_waits_reports_its_reason_and_each_next_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = state(JOB, "SUCCEEDED", exit_status=0, ended=at(9))
-    with head_with(monkeypatch, tmp_path, WAITING, state(JOB, "RUNNING"), done):
+    with head_with(monkeypatch, tmp_path, WAITING, state(JOB, "RUNNING"), done()):
         logs.logs.body(Context(), JOB, follow=True)
     assert capsys.readouterr().err == (
         f"job {JOB} QUEUED: waits for t-2, other on node000001\njob {JOB} RUNNING\njob {JOB} SUCCEEDED\n"
