@@ -13,7 +13,7 @@ from tests.environments import docker_engine
 from tests.environments.debian_image import unpack
 from tests.environments.docker_engine import Engine
 from tests.environments.in_containers import TAG, ContainerNodes
-from tests.launch.conda_channel import rattler_wheel
+from tests.launch.conda_channel import Channel, example_channel, rattler_wheel
 from tests.launch.standin import Nodes, end_everything
 from tests.launch.wheels import make_wheel, uv_wheel
 
@@ -97,6 +97,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
         yield made
     finally:
         made.close()
+
+
+@pytest.fixture(scope="session")
+def channel(tmp_path_factory: pytest.TempPathFactory) -> Channel:
+    """Packages of conda, this machine's Python among them."""
+    return example_channel(tmp_path_factory.mktemp("channel") / "local")
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.workplace import Ran, Workplace
 from tests.environments.debian_image import image_archive
-from tests.launch.conda_channel import example_channel, rattler_wheel
+from tests.launch.conda_channel import Channel, rattler_wheel
 from tests.launch.wheels import make_wheel, uv_wheel
 from tests.rehearsal.registry import PASSWORD, USER, Registry, registry
 
@@ -132,12 +132,14 @@ def test_packages_of_a_conda_file_are_added_to_an_image(cluster: Workplace, imag
     assert ran.out.count("/opt/ranklift/environment 42") == ran.out.count("] image") == 2
 
 
-def test_a_conda_file_is_installed_over_an_image_without_conda(cluster: Workplace, images: Registry) -> None:
-    channel, wheels = example_channel(cluster.own / "channel").folder, cluster.own / "tools"
+def test_a_conda_file_is_installed_over_an_image_without_conda(
+    cluster: Workplace, images: Registry, channel: Channel
+) -> None:
+    wheels = cluster.own / "tools"
     wheels.mkdir()
     for wheel in (uv_wheel(), rattler_wheel()):
         shutil.copy(wheel, wheels)
-    conda = {"channels": [str(channel), "nodefaults"], "dependencies": ["toolkit"]}
+    conda = {"channels": [str(channel.folder), "nodefaults"], "dependencies": ["toolkit"]}
     environment = {"image": f"{images.address}/{IMAGE}:1", "conda_file": conda}
     line = "import os, sys, toolkit; print(sys.prefix, os.environ['CONDA_PREFIX'], toolkit.ANSWER)"
     job = JOB.replace(JOB.splitlines()[0], f'command: python -c "{line}" && native-3')

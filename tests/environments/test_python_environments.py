@@ -10,19 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.workplace import Ran, Workplace
-from tests.launch.conda_channel import example_channel
+from tests.launch.conda_channel import Channel
 
 pytestmark = pytest.mark.environments
 SCRIPT = """
 import os, sys, {module}
 print(os.environ["RANK"], sys.prefix, {module}.ANSWER)
 """
-
-
-@pytest.fixture(scope="session")
-def channel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Packages of conda, Python among them."""
-    return example_channel(tmp_path_factory.mktemp("channel") / "local").folder
 
 
 @pytest.fixture
@@ -69,11 +63,11 @@ print(os.environ["RANK"], sys.prefix, toolkit.ANSWER + gadget.ANSWER)
 
 
 def test_a_conda_files_packages_are_solved_once_and_every_rank_has_them_activated(
-    cluster: Workplace, launch: list[str], channel: Path
+    cluster: Workplace, launch: list[str], channel: Channel
 ) -> None:
     (cluster.own / "use_conda.py").write_text(CONDA_SCRIPT)
     pip = "{pip: [gadget, --no-index]}"
-    text = f"channels: [{channel.as_uri()}, nodefaults]\ndependencies: [python, toolkit=1, {pip}]\n"
+    text = f"channels: [{channel.folder.as_uri()}, nodefaults]\ndependencies: [python, toolkit=1, {pip}]\n"
     (cluster.own / "conda.yml").write_text(text)
     words = [*launch, "use_conda.py", "--conda", "conda.yml", "--nodes", "0-2"]
     first = cluster.fab(*words)

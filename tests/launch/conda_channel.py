@@ -25,6 +25,7 @@ PREFIX = (
 )
 """Where a package's files say that they are; installing replaces it."""
 _CACHE = Path.home() / ".cache" / "ranklift" / "wheels"
+_BLOCK = 128 << 10
 _SYSTEM = Path("/usr/bin/python3")
 _SITE = b"""\
 import os, site
@@ -181,7 +182,15 @@ def make_tar(
 
 
 def _zstd(data: bytes) -> bytes:
-    return subprocess.run(["zstd", "-1", "-q", "-c"], input=data, check=True, capture_output=True).stdout
+    """A Zstandard frame of blocks that are not compressed: RFC 8878, sections 3.1.1.1 and 3.1.1.2."""
+    blocks = [data[at : at + _BLOCK] for at in range(0, len(data), _BLOCK)] or [b""]
+    heads = [
+        (len(block) << 3 | (number == len(blocks) - 1)).to_bytes(3, "little")
+        for number, block in enumerate(blocks)
+    ]
+    return b"\x28\xb5\x2f\xfd\x00\x50" + b"".join(
+        head + block for head, block in zip(heads, blocks, strict=True)
+    )
 
 
 def _digests(path: Path) -> dict[str, Any]:

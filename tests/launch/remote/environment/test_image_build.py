@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -13,9 +14,9 @@ import pytest
 
 from launch.remote.environment import image_build
 from launch.remote.environment.build import Failed
+from launch.remote.environment.conda import conda_tools
 from launch.remote.environment.conda.conda_packages import COMPILE
 from launch.remote.environment.image import identity
-from tests.launch.conda_channel import rattler_wheel
 from tests.launch.remote.environment.image_requests import ID, install, made, request, unreported
 from tests.launch.remote.environment.oci_registry import OciRegistry, image, layer, member
 
@@ -196,14 +197,18 @@ def test_packages_on_top_of_an_image_become_a_dockerfile(fields: dict[str, Any],
     ]
 
 
-def test_conda_packages_are_installed_in_the_image_by_py_rattler(programs: Path, tmp_path: Path) -> None:
+def test_conda_packages_are_installed_in_the_image_by_py_rattler(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install(programs, "uv", "echo uv 9.9.9")
     channel = tmp_path / ".ranklift/snapshots/00c1"
     (channel / "noarch").mkdir(parents=True)
     (channel / "noarch/repodata.json").touch()
     wheels = tmp_path / ".ranklift/snapshots/00c2"
     wheels.mkdir()
-    (wheels / rattler_wheel().name).symlink_to(rattler_wheel())
+    (wheels / "py_rattler-1.whl").write_bytes(b"1")
+    pinned = ("py_rattler-1.whl", hashlib.sha256(b"1").hexdigest())
+    monkeypatch.setitem(conda_tools.WHEELS, os.uname().machine, pinned)
     conda = json.dumps({"channels": ["folder:0", "nodefaults"], "dependencies": ["openmpi"]})
     wanted = request(
         f"me.azurecr.io/train:1@{DIGEST}",
@@ -241,7 +246,7 @@ def test_conda_packages_are_installed_in_the_image_by_py_rattler(programs: Path,
         "cache": "/opt/ranklift/cache",
     }
     assert (context / "packages/channel0/noarch/repodata.json").exists()
-    assert (context / "packages" / rattler_wheel().name).exists()
+    assert (context / "packages/py_rattler-1.whl").exists()
 
 
 def test_packages_are_part_of_an_images_identity(programs: Path) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib.util
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -19,19 +23,14 @@ from launch.environment.environment_spec import PythonEnvironment
 from launch.errors import GiveUpError
 from launch.jobfile import read_conda
 from tests.launch.cluster import ORDINARY, Cluster, Node, contents
-from tests.launch.conda_channel import Channel, example_channel, rattler_wheel
+from tests.launch.conda_channel import Channel, rattler_wheel
 from tests.launch.wheels import make_wheel
 
+pytestmark = pytest.mark.environments
 FILE = """
 channels: [{channel}, nodefaults]
 dependencies: [python, toolkit>=1, {{pip: [gadget, --no-index]}}]
 """
-
-
-@pytest.fixture(scope="session")
-def channel(tmp_path_factory: pytest.TempPathFactory) -> Channel:
-    """Packages, this machine's Python among them."""
-    return example_channel(tmp_path_factory.mktemp("channel") / "local")
 
 
 class Desk:
@@ -186,3 +185,43 @@ def test_the_id_covers_the_channel_the_packages_and_the_driver(
     desk.file((tmp_path / "conda.yml").read_text().replace("toolkit>=1", "toolkit>=1.1"))
     packages = desk.make().record["id"]
     assert len({first, driver, packages}) == 3
+
+
+def test_a_mirror_of_the_nodes_settings_is_asked(desk: Desk) -> None:
+    with served(desk.channel.folder.parent) as address:
+        head = desk.cluster.nodes[0]
+        (head.home / ".condarc").write_text(f"custom_channels:\n  local: {address}\nchannels: [local]\n")
+        desk.file("channels: [local]\ndependencies: [toolkit]\n")
+        made = desk.make()
+    assert run_python(head, made, "import toolkit; print(toolkit.ANSWER)") == "42"
+    explicit = (folder(head, made) / "conda-meta/explicit.txt").read_text()
+    assert f"\n{address}/local/noarch/toolkit-1.2-0.tar.bz2#" in explicit
+
+
+def test_a_channel_that_does_not_answer_is_named(desk: Desk) -> None:
+    with served(desk.channel.folder) as address:
+        pass
+    desk.file(f"channels: ['{address}/gone', nodefaults]\ndependencies: [toolkit]\n")
+    with pytest.raises(GiveUpError, match=rf"(?s)by py-rattler failed.*{address}/gone"):
+        desk.make()
+    assert left(desk.cluster.nodes[0]) == []
+
+
+def test_all_that_is_written_is_below_the_folder_of_ranklift(desk: Desk) -> None:
+    before = {path.name for path in desk.cluster.nodes[0].home.iterdir()}
+    desk.make()
+    assert {path.name for path in desk.cluster.nodes[0].home.iterdir()} == before
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The URL at which a folder's files can be had."""
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=folder)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
