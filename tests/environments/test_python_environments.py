@@ -110,7 +110,8 @@ def test_an_environment_in_use_stays_until_its_job_ends(cluster: Workplace, laun
     removed = cluster.fab("environment.rm", used["id"][:8])
     assert f"removed {used['id']} toolkit.txt" in removed.out
     assert used["id"] not in cluster.fab("exec", "ls .ranklift/environments").out
-    assert made(cluster.fab(*launch, "use_toolkit.py", "--requirements", "toolkit.txt")) == used["id"]
+    again = made(cluster.fab(*launch, "use_toolkit.py", "--requirements", "toolkit.txt"))
+    assert (again[:16], again != used["id"]) == (used["id"][:16], True)
 
 
 def test_what_cannot_be_resolved_is_quoted_and_no_job_is_created(
