@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -13,8 +14,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-__all__ = ["Bench", "Timed", "rehearsal", "roomy"]
+__all__ = ["ROOT", "Bench", "Timed", "rehearsal", "roomy"]
 
 ROOT = Path(__file__).parent.parent
 STACK = "rehearsal"
@@ -27,6 +29,10 @@ class Timed:
 
     seconds: float
     stdout: str = field(repr=False)
+
+    def json(self) -> Any:
+        """What it printed, read as JSON."""
+        return json.loads(self.stdout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +110,11 @@ def roomy(gigabytes: float) -> Path | None:
 
 
 @contextmanager
-def rehearsal(within: Path | None = None) -> Iterator[Bench]:
+def rehearsal(within: Path | None = None, *, bare: bool = False) -> Iterator[Bench]:
     """A rehearsal that runs, with the stack selected and nothing up; all of it is gone at the end.
 
-    ``within`` is where its folder is made, the nodes' disks in it; by default among temporary files.
+    ``within`` is where its folder is made, the nodes' disks in it; by default among temporary files. Nodes
+    that are not ``bare`` have the frameworks' Python.
     """
     folder = Path(tempfile.mkdtemp(prefix="ranklift-bench-", dir=within))
     shutil.copy(ROOT / "Pulumi.yaml", folder)
@@ -124,7 +131,8 @@ def rehearsal(within: Path | None = None) -> Iterator[Bench]:
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     bench = Bench(folder, environment)
     try:
-        bench.fab("rehearsal.start", "--nodes-limit", "300", "--node-python", str(ROOT / ".venv-node"))
+        python = [] if bare else ["--node-python", str(ROOT / ".venv-node")]
+        bench.fab("rehearsal.start", "--nodes-limit", "300", *python)
         for line in bench.fab("rehearsal.env").stdout.splitlines():
             name, _, value = line.removeprefix("export ").partition("=")
             environment[name] = value.strip("'")
