@@ -14,6 +14,7 @@ from typing import Any
 
 from launch.azureml.compute import AmlCompute, ComputeTarget
 from launch.azureml.conda_dependencies import CondaDependencies
+from launch.azureml.dataset import Dataset, Datastore, OutputFileDatasetConfig
 from launch.azureml.environment import Environment
 from launch.azureml.exceptions import (
     ActivityFailedException,
@@ -40,12 +41,15 @@ __all__ = [
     "AmlCompute",
     "ComputeTarget",
     "CondaDependencies",
+    "Dataset",
+    "Datastore",
     "DockerConfiguration",
     "Environment",
     "Experiment",
     "ExperimentExecutionException",
     "MpiConfiguration",
     "NotSupported",
+    "OutputFileDatasetConfig",
     "PyTorchConfiguration",
     "Run",
     "RunConfiguration",

@@ -11,7 +11,7 @@ __all__ = ["MISSING", "Element", "WithVariables", "absent"]
 
 _STATE = "jobs of Ranklift keep lines and files; print what you want to see, write the rest under outputs/"
 _STACK = "a Ranklift project is not an Azure ML workspace; stacks are made and changed with `fab up`"
-_DATA = "stage the data on the nodes first, and give the script its path there"
+_DATA = "put Dataset.File.from_files((datastore, path)).as_download() into the arguments"
 _SERVICE = "only Azure ML has this service"
 _SWEEP = "submit one run for each set of arguments"
 _IMAGE = "describe what is needed as a conda file, a requirements file or an image"
@@ -19,7 +19,7 @@ _RUN = "see `fab jobs`, `fab logs` and `fab collect`"
 
 MISSING: dict[str, dict[str, str]] = {
     "launch.azureml": {
-        _DATA: "Dataset Datastore DataPath OutputFileDatasetConfig",
+        _DATA: "DataPath",
         _SERVICE: "Image Keyvault Model PrivateEndPoint PrivateEndPointConfig Webservice LinkedService "
         "SynapseWorkspaceLinkedServiceConfiguration diagnostic_log attach_legacy_compute_target "
         "is_compute_target_prepared prepare_compute_target remove_legacy_compute_target AutoMLConfig "
@@ -52,7 +52,7 @@ MISSING: dict[str, dict[str, str]] = {
         "delete_private_endpoint_connection private_endpoints diagnose_workspace "
         "get_default_compute_target get_details DEFAULT_CPU_CLUSTER_CONFIGURATION "
         "DEFAULT_CPU_CLUSTER_NAME DEFAULT_GPU_CLUSTER_CONFIGURATION DEFAULT_GPU_CLUSTER_NAME",
-        _DATA: "datasets datastores get_default_datastore set_default_datastore",
+        _DATA: "datasets datastores set_default_datastore",
         _SERVICE: "delete_connection discovery_url environments experiments get_connection "
         "get_default_keyvault get_mlflow_tracking_uri images linked_services list_connections list_keys "
         "models service_context set_connection sync_keys tags update_dependencies webservices",
@@ -97,6 +97,15 @@ MISSING: dict[str, dict[str, str]] = {
         _DATA: "source_directory_data_store datacaches",
     },
     "ScriptRunConfig": {_SERVICE: "DELIM identity"},
+    "Dataset": {_DATA: "Tabular get_all get_by_id auto_type_inference"},
+    "FileDataset": {
+        _DATA: "as_cache as_hdfs download file_metadata filter mount random_split skip take to_path register "
+        "unregister_all_versions update id name version tags description partition_keys",
+    },
+    "Datastore": {
+        "`fab data.put` uploads": "upload upload_files download register_azure_blob_container set_as_default "
+        "unregister",
+    },
 }
 """Missing names by class (or module) and remedy."""
 

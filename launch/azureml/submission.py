@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from launch.azureml.command_line import joined, line, strings
+from launch.azureml.dataset import bind_data
 from launch.azureml.environment import DEFAULT_SHM_SIZE, NO_DOCKER
 from launch.azureml.exceptions import NotSupported, UserErrorException
 from launch.azureml.runconfig import DISTRIBUTED, RunConfiguration
@@ -50,6 +51,7 @@ def submission(
         remedy = "give the folder with the code"
         raise UserErrorException("source_directory", str(config.source_directory), "is not a folder", remedy)
     distribution, nodes = _distribution(run)
+    arguments, data, texts = bind_data(config.arguments)
     interpreter, python = _python(run, environ)
     stack, notices = _stack(run.target, environ)
     environment = run.environment.job_key()
@@ -59,11 +61,12 @@ def submission(
     shm_size = run.docker.shm_size if run.docker.shm_size != DEFAULT_SHM_SIZE else None
     literal = {name: _MARK.sub("${{inputs.dollar}}", value) for name, value in variables.items()}
     job: dict[str, Any] = {
-        "command": _command(config, source, interpreter),
+        "command": _command(config, source, interpreter, arguments, texts),
         "code": str(source),
         "experiment_name": experiment,
         "tags": {str(key): str(value) for key, value in tags.items()},
-        "inputs": {"dollar": "$"} if literal != variables else None,
+        "inputs": {**({"dollar": "$"} if literal != variables else {}), **data.get("inputs", {})},
+        "outputs": data.get("outputs"),
         "environment": environment,
         "environment_variables": literal,
         "distribution": distribution,
@@ -79,7 +82,10 @@ def submission(
     )
 
 
-def _command(config: ScriptRunConfig, source: Path, interpreter: str) -> str:
+def _command(
+    config: ScriptRunConfig, source: Path, interpreter: str, arguments: Any, texts: Mapping[str, str]
+) -> str:
+    """Return the job's line; ``texts`` are what replaces words of ``arguments`` that stand for data."""
     if config.command:
         if config.script or config.arguments:
             key = "script" if config.script else "arguments"
@@ -96,7 +102,10 @@ def _command(config: ScriptRunConfig, source: Path, interpreter: str) -> str:
         remedy = "give its path from the source directory"
         raise UserErrorException("script", config.script, f"is not a file in {source}", remedy)
     home, rest = ("~/", interpreter[2:]) if interpreter.startswith("~/") else ("", interpreter)
-    return home + line([rest, str(script.relative_to(source)), *strings(config.arguments)])
+    made = home + line([rest, str(script.relative_to(source)), *strings(arguments)])
+    for word, text in texts.items():
+        made = made.replace(word, text)
+    return made
 
 
 def _distribution(run: RunConfiguration) -> tuple[dict[str, Any] | None, int]:
@@ -190,5 +199,5 @@ def _refuse_data(run: RunConfiguration) -> None:
         raise NotSupported("DockerConfiguration.arguments", NO_DOCKER["arguments"])
     for key in ("data", "data_references", "output_data"):
         if getattr(run, key):
-            remedy = "stage the data on the nodes first, and give the script its path there"
+            remedy = "put the dataset into the arguments: Dataset.File.from_files(…).as_download()"
             raise NotSupported(f"RunConfiguration.{key}", remedy)

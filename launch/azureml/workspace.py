@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from launch.azureml.dataset import Datastore
 from launch.azureml.exceptions import UserErrorException
 from launch.azureml.missing import Element
 
@@ -119,6 +120,10 @@ class Workspace(Element):
     def compute_targets(self) -> Mapping[str, ComputeTarget]:
         """Compute targets by name: every name has one, and the project's stacks are listed."""
         return _Targets(self)
+
+    def get_default_datastore(self) -> Datastore:
+        """Return ``workspaceblobstore``: the container ``data`` of the stack's account."""
+        return Datastore(self)
 
     def get_run(self, run_id: str) -> Run:
         """Return a run that was submitted earlier. Raise UserErrorException when no node has it."""

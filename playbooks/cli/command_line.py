@@ -42,7 +42,7 @@ class _Call:
 
     @property
     def takes_many(self) -> bool:
-        """Whether its argument may be left out or repeated."""
+        """Whether its last argument may be left out or repeated."""
         return any(one.kind is list for one in self.context.positional_args)
 
 
@@ -69,7 +69,12 @@ def arranged(
         raise InputError("--", shlex.join(rest), "no task takes the words after it", remedy)
     made: list[str] = []
     jobs = {call.place for call in calls if call.argument == "job" and not (call.own or call.takes_many)}
-    many = {place: call.argument for call in calls if call.takes_many for place in call.own}
+    many = {
+        place: call.argument
+        for call in calls
+        if call.takes_many
+        for place in call.own[_required(call.context) :]
+    }
     for place, word in enumerate(words):
         made += [f"--{many[place]}"] if place in many and not word.startswith("-") else []
         made += [word, "--job", NEWEST] if place in jobs and "--job" not in words[place:] else [word]

@@ -12,7 +12,7 @@ from launch.remote.base.messages import size
 from playbooks.cli import output
 from playbooks.cli.task import command, open_from
 from playbooks.data.put import upload
-from playbooks.data.stack_storage import CONTAINER_HELP, PATH_HELP, container_of, data_address
+from playbooks.data.stack_storage import CONTAINER_HELP, PATH_HELP, at_most_one, container_of, data_address
 
 __all__ = ["list_data", "register", "remove"]
 
@@ -22,11 +22,12 @@ __all__ = ["list_data", "register", "remove"]
     called="data.ls",
     example="fab data.ls train --container results",
     help={"path": f"{PATH_HELP} (default: the whole container)", "container": CONTAINER_HELP},
+    iterable=["path"],
     positional=["path"],
 )
 def list_data(
     context: Context,
-    path: str | None = None,
+    path: list[str] | None = None,
     container: str = "data",
     stack: str | None = None,
     json: bool = False,
@@ -36,7 +37,7 @@ def list_data(
     from playbooks.data.blob_transfer import list_blobs
 
     chosen = open_from(context, stack)
-    address = data_address(chosen, path or "", container)
+    address = data_address(chosen, at_most_one("path", path) or "", container)
     rows = by_folder(address, list_blobs(container_of(chosen, address), address))
     if json:
         output.as_json(

@@ -14,7 +14,7 @@ from launch.numbers import counted
 from launch.remote.base.messages import size
 from playbooks.cli import output
 from playbooks.cli.task import command, open_from
-from playbooks.data.stack_storage import CONTAINER_HELP, PATH_HELP, container_of, data_address
+from playbooks.data.stack_storage import CONTAINER_HELP, PATH_HELP, at_most_one, container_of, data_address
 from playbooks.project import Stack
 
 if TYPE_CHECKING:
@@ -32,12 +32,13 @@ __all__ = ["get", "put", "upload"]
         "path": f"where it goes: {PATH_HELP} (default: the source's name)",
         "container": CONTAINER_HELP,
     },
+    iterable=["path"],
     positional=["source", "path"],
 )
 def put(
     context: Context,
     source: str,
-    path: str | None = None,
+    path: list[str] | None = None,
     container: str = "data",
     stack: str | None = None,
     json: bool = False,
@@ -49,7 +50,7 @@ def put(
     """
     root = Path(source).expanduser()
     chosen = open_from(context, stack)
-    address = data_address(chosen, path or root.absolute().name, container)
+    address = data_address(chosen, at_most_one("path", path) or root.absolute().name, container)
     if dry_run:
         from launch.data.local_files import list_files
 
@@ -94,12 +95,13 @@ def upload(stack: Stack, root: Path, address: BlobAddress) -> Moved:
         "container": CONTAINER_HELP,
         "overwrite": "replace files with other content",
     },
+    iterable=["target"],
     positional=["path", "target"],
 )
 def get(
     context: Context,
     path: str,
-    target: str | None = None,
+    target: list[str] | None = None,
     container: str = "data",
     overwrite: bool = False,
     stack: str | None = None,
@@ -121,7 +123,8 @@ def get(
         raise InputError("path", address.url, "there is no data", "see `fab data.ls`")
     is_file = len(blobs) == 1 and blobs[0].name == address.path
     default = Path() if is_file else Path(address.path.rpartition("/")[2] or address.container)
-    folder = default if target is None else Path(target).expanduser()
+    given = at_most_one("target", target)
+    folder = Path(given).expanduser() if given else default
     wanted = destinations(address, blobs, folder)
     digests = Digests(chosen.hashes_of(folder).with_suffix(".md5.json"))
     with output.progress_bar("data") as update:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ __all__ = [
     "CONTAINER_HELP",
     "PATH_HELP",
     "SAS_HELP",
+    "at_most_one",
     "container_of",
     "data_address",
     "sas_flag",
@@ -45,6 +47,13 @@ def storage_of(stack: Stack, inventory: Inventory) -> Storage:
     from infra.config.storage_settings import read_datastores  # every start of fab would import all settings
 
     return Storage(account, read_datastores(_DATASTORES, given))
+
+
+def at_most_one(key: str, given: Sequence[str] | None) -> str | None:
+    """Return an argument that may be left out. Raise :class:`~launch.errors.InputError` for two."""
+    if given and given[1:]:
+        raise InputError(key, given[1], "is one too many", "put a name with blanks in quotes")
+    return given[0] if given else None
 
 
 def data_address(stack: Stack, text: str, container: str) -> BlobAddress:

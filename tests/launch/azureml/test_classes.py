@@ -47,7 +47,7 @@ def test_attributes_can_be_changed_after_the_fact() -> None:
     "lookup",
     [
         lambda: launch.azureml.HyperDriveConfig,
-        lambda: launch.azureml.Dataset,
+        lambda: launch.azureml.DataPath,
         lambda: launch.azureml.runconfig.DataReferenceConfiguration,
         lambda: Environment.list,
         lambda: AmlCompute.provisioning_configuration,
