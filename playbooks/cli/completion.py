@@ -27,8 +27,8 @@ FILES = ":files"
 _JOBS = 100
 """Number of jobs that are offered, newest first."""
 _SOURCES = {
-    **dict.fromkeys(("file", "line", "source", "into", "node_python"), FILES),
-    **dict.fromkeys(("requirements", "conda", "find_links", "registry_token"), FILES),
+    **dict.fromkeys(("file", "line", "source", "into", "target", "node_python"), FILES),
+    **dict.fromkeys(("requirements", "conda", "find_links", "registry_token", "sas_file"), FILES),
     **{"stack": ":stacks", "job": ":jobs", "nodes": ":nodes", "node": ":nodes", "help": ":tasks"},
     **{"environment_id": ":environments", "image.build.stack": ":image-stacks"},
 }
