@@ -1,0 +1,129 @@
+"""Outputs of jobs in storage: how each end of a job brings them there, and what an upload leaves to lose."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.storage.blob import BlobServiceClient
+
+from infra.arm.clients import blob_service
+from rehearsal import azurite
+from rehearsal.arm.core.subscription import OPERATOR
+from tests.e2e.workplace import Workplace
+
+pytestmark = [
+    pytest.mark.azure,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(not azurite.installed(), reason="Azurite is not installed: tools/setup --azure"),
+]
+STACK = "rehearsal"
+JOB_FILE = """\
+$schema: https://azuremlschemas.azureedge.net/latest/commandJob.schema.json
+code: src
+command: >-
+  sh -c 'mkdir -p ${{{{outputs.model}}}}/sub; echo $RANK > ${{{{outputs.model}}}}/same;
+  echo $RANK > ${{{{outputs.model}}}}/sub/$RANK; echo kept > $RANKLIFT_OUTPUT_DIR/notes-$RANK; {then}'
+environment: azureml:any@latest
+outputs:
+  model:
+    type: custom_model
+    path: azureml://datastores/workspaceblobstore/paths/models/{name}
+distribution:
+  type: pytorch
+  process_count_per_instance: 1
+resources:
+  instance_count: 2
+ranklift:
+  upload: true
+  python: python3
+{more}
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(workplace: Workplace) -> Workplace:
+    """Two nodes, and storage that the operator may read."""
+    workplace.configure(STACK, nodeCount=2, storage="serviceEndpoint")
+    with (workplace.project / f"Pulumi.{STACK}.yaml").open("a") as settings:
+        settings.write(f"  ranklift:dataOperators: [{OPERATOR}]\n")
+    workplace.fab("up")
+    return workplace
+
+
+@pytest.fixture(scope="module")
+def client(cluster: Workplace) -> Iterator[BlobServiceClient]:
+    found = cluster.pulumi("stack", "output", "--json", "--stack", STACK).json()
+    with blob_service(found["blobEndpoint"], cluster.folder.environment()) as made:
+        yield made
+
+
+def launch(cluster: Workplace, name: str, then: str = "true", more: str = "", status: int = 0) -> str:
+    """Run a job to its end; return what the launch prints."""
+    folder = cluster.own / "job"
+    (folder / "src").mkdir(parents=True, exist_ok=True)
+    (folder / "src" / "a.py").touch()
+    (folder / "job.yml").write_text(JOB_FILE.format(name=name, then=then, more=more))
+    return cluster.fab("launch", "job/job.yml", status=status).err
+
+
+def stored(client: BlobServiceClient, prefix: str) -> dict[str, bytes]:
+    container = client.get_container_client("results")
+    names = [one.name for one in container.list_blobs(prefix)]
+    return {name.removeprefix(prefix): container.download_blob(name).readall() for name in names}
+
+
+def newest(cluster: Workplace) -> dict[str, Any]:
+    found: dict[str, Any] = cluster.fab("jobs", "--json").json()[-1]
+    return found
+
+
+def test_outputs_of_all_nodes_are_in_storage_when_the_job_has_ended(
+    cluster: Workplace, client: BlobServiceClient
+) -> None:
+    said = launch(cluster, "good")
+    job = newest(cluster)["job"]
+    assert re.search(rf"SUCCEEDED: outputs in \S+/results/models/good, \S+/results/{job}", said), said
+    nodes = newest(cluster)["nodes"]
+    assert stored(client, "models/good/") == {
+        "same": b"0\n",
+        f"{nodes[1]}/same": b"1\n",
+        "sub/0": b"0\n",
+        "sub/1": b"1\n",
+    }
+    whole = stored(client, f"{job}/")
+    assert whole["outputs/notes-0"] == whole["outputs/notes-1"] == b"kept\n"
+    assert {"logs/rank-0.log", "logs/rank-1.log"} <= {*whole}
+    assert "uploaded to https://" in cluster.fab("job", job).out
+    again = cluster.fab("upload", job).out
+    assert "0 files" in again and "there already" in again
+
+
+def test_a_job_that_fails_leaves_what_there_is(cluster: Workplace, client: BlobServiceClient) -> None:
+    launch(cluster, "bad", then="exit 3", status=3)
+    assert set(stored(client, "models/bad/")) >= {"same", "sub/0"}
+    assert newest(cluster)["state"] == "FAILED"
+    assert "outputs in " in newest(cluster)["reason"]
+
+
+def test_an_upload_that_storage_refuses_goes_on_by_hand(
+    cluster: Workplace, client: BlobServiceClient
+) -> None:
+    cluster.fab("rehearsal.fault", "storage-denied")
+    launch(cluster, "denied")
+    job = newest(cluster)
+    assert job["state"] == "SUCCEEDED"
+    assert f"not all of its outputs are in storage, `fab upload {job['job']}` goes on" in job["reason"]
+    assert "AuthorizationPermissionMismatch" in job["reason"]
+    cluster.fab("rehearsal.fault", "clear")
+    assert stored(client, "models/denied/") == {}
+    cluster.fab("upload", job["job"])
+    assert set(stored(client, "models/denied/")) >= {"same", "sub/0", "sub/1"}
+
+
+def test_what_is_in_storage_is_not_lost_with_the_nodes(cluster: Workplace, tmp_path: Path) -> None:
+    # Without a terminal and --yes it would be refused where something was not collected.
+    cluster.fab("down")
