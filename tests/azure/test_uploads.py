@@ -47,9 +47,7 @@ ranklift:
 @pytest.fixture(scope="module")
 def cluster(workplace: Workplace) -> Workplace:
     """Two nodes, and storage that the operator may read."""
-    workplace.configure(STACK, nodeCount=2, storage="serviceEndpoint")
-    with (workplace.project / f"Pulumi.{STACK}.yaml").open("a") as settings:
-        settings.write(f"  ranklift:dataOperators: [{OPERATOR}]\n")
+    workplace.configure(STACK, nodeCount=2, storage="serviceEndpoint", dataOperators=OPERATOR)
     workplace.fab("up")
     return workplace
 

@@ -13,6 +13,7 @@ List, Get Block List, List Blobs).
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import http.client
 import json
@@ -46,6 +47,7 @@ _TRIES = 8
 _LONGEST_PAUSE_S = 30.0
 _BEAT_S = 1.0
 _OK, _CREATED, _NOT_FOUND = 200, 201, 404
+_CHANGED = "was changed while it was uploaded"
 
 
 class UploadRequest(TypedDict):
@@ -213,11 +215,7 @@ class _Sending:
         try:
             handle = os.open(file.place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
             with open(handle, "rb", buffering=0) as stream:
-                before = os.fstat(handle)
-                is_new = self._send_file(stream, before.st_size, target, name)
-                after = os.fstat(handle)
-            if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-                return f"{file.path or name}: was changed while it was uploaded"
+                is_new = self._send_file(stream, target, name)
         except FetchError as error:
             return error.reason
         except FileNotFoundError:
@@ -229,11 +227,16 @@ class _Sending:
             self._kept += not is_new
         return ""
 
-    def _send_file(self, stream: BinaryIO, size: int, target: _Target, name: str) -> bool:
-        """Send one file, unless its blob has its content; return whether it was sent."""
-        known = target.known.get(name)
+    def _send_file(self, stream: BinaryIO, target: _Target, name: str) -> bool:
+        """Send one file, unless its blob has its content; return whether it was sent.
+
+        Raise OSError before there is a blob, where the file was changed meanwhile.
+        """
+        known, before = target.known.get(name), os.fstat(stream.fileno())
+        size = before.st_size
         if size <= _BLOCK:
             data = _read(stream, size)
+            _check_unchanged(stream, before)
             digest = _md5(data)
             if known == (size, digest):
                 return False
@@ -256,6 +259,7 @@ class _Sending:
                 self._room.acquire()
                 sent.append(self._blocks.submit(self._send_block, target, name, block, digest, data))
         _results(sent)
+        _check_unchanged(stream, before)
         blocks = "".join(f"<Latest>{block}</Latest>" for block in names)
         body = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{blocks}</BlockList>'.encode()
         digest = base64.b64encode(whole.digest()).decode()
@@ -361,9 +365,15 @@ def _read(stream: BinaryIO, size: int) -> bytes:
     while len(data) < size:
         piece = stream.read(size - len(data))
         if not piece:
-            raise OSError(0, "was changed while it was uploaded")
+            raise OSError(errno.EAGAIN, _CHANGED)
         data += piece
     return bytes(data)
+
+
+def _check_unchanged(stream: BinaryIO, before: os.stat_result) -> None:
+    after = os.fstat(stream.fileno())
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise OSError(errno.EAGAIN, _CHANGED)
 
 
 def _md5(data: bytes) -> str:

@@ -16,7 +16,7 @@ from launch.remote.head.job_state import JobState, LaunchOrder
 from launch.remote.head.outcome import Outcome
 from launch.remote.head.queue import SlotQuery
 from launch.remote.head.shutdown import clear_work_dirs
-from launch.remote.head.uploads import no_upload, note_kept, upload_outputs
+from launch.remote.head.uploads import PeriodicUpload, no_upload, note_kept, upload_outputs
 from launch.remote.log.writer import LAUNCHER, StreamWriter
 
 __all__ = ["detach", "supervise"]
@@ -166,7 +166,8 @@ class _Supervisor:
             order = LaunchOrder(
                 self._folder, plan, given.slots, given.port, stream, state.restarts, state.deadline
             )
-            result = Attempt(order, state).run()
+            with PeriodicUpload(self._folder, plan):
+                result = Attempt(order, state).run()
             if not isinstance(result, Outcome):
                 removal = queue.removal_among(result)
                 if removal is not None:

@@ -10,6 +10,7 @@ import json
 import os
 import selectors
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 
@@ -18,7 +19,7 @@ from launch.remote.base.node_command import start_on_node
 from launch.remote.base.records import Plan, UploadEvent, UploadRecord
 from launch.remote.log.writer import last_lines
 
-__all__ = ["no_upload", "note_kept", "upload_outputs"]
+__all__ = ["PeriodicUpload", "no_upload", "note_kept", "upload_outputs"]
 
 _COLLECTED = "~/.ranklift/collected"
 """Folder of :data:`playbooks.nodes.busy.COLLECTED`: what is in storage as a whole is as good as collected."""
@@ -74,6 +75,32 @@ def upload_outputs(
         "errors": {node.name: node.errors for node in nodes if node.errors},
     }
     return _recorded(folder, event)
+
+
+class PeriodicUpload:
+    """Uploads of a job's outputs while it runs, every ``upload_every_s`` of its plan; none without that."""
+
+    def __init__(self, folder: job_dir.Folder, plan: Plan) -> None:
+        self._folder, self._plan = folder, plan
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> None:
+        if self._plan.get("uploads") and self._plan.get("upload_every_s"):
+            self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        """End an upload under way, which the one at the job's end goes on with."""
+        self._ended.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._plan["upload_every_s"]):
+            try:
+                upload_outputs(self._folder, self._plan, self._plan["uploads"], self._ended.is_set)
+            except OSError as error:
+                no_upload(self._folder, self._plan, self._plan["uploads"], str(error))
 
 
 def no_upload(folder: job_dir.Folder, plan: Plan, uploads: list[UploadRecord], reason: str) -> UploadEvent:
