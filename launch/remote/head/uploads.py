@@ -151,7 +151,7 @@ class _Node:
         """What the node has; None until it has listed it."""
         self.errors: list[str] = []
         self.counts = {"files": 0, "kept": 0, "bytes": 0}
-        self._is_whole = False
+        self._is_named = self._is_whole = False
         self._buffer = b""
         self._heard = time.monotonic()
         pipe = subprocess.PIPE
@@ -174,13 +174,13 @@ class _Node:
         return True
 
     def is_silent(self) -> bool:
-        """Return whether the node has sent nothing for too long; it has nothing to send before its turn."""
-        waits = self.files is not None and self.counts["files"] + self.counts["kept"] == 0
+        """Return whether the node sent nothing for too long; while it waits for others it has nothing to send."""
+        waits = self.files is not None and not self._is_named
         return not waits and time.monotonic() - self._heard > timing.COLLECT_SILENT_S
 
     def name_files(self, renamed: list[tuple[int, str]]) -> None:
         """Let the node begin to send, these files under its own name."""
-        self._heard = time.monotonic()
+        self._is_named, self._heard = True, time.monotonic()
         self._write(renamed)
 
     def end(self, reason: str) -> None:
