@@ -174,7 +174,7 @@ class _Node:
         return True
 
     def is_silent(self) -> bool:
-        """Return whether the node sent nothing for too long; while it waits for others it has nothing to send."""
+        """Return whether the node sent nothing for too long; while it waits it has nothing to send."""
         waits = self.files is not None and not self._is_named
         return not waits and time.monotonic() - self._heard > timing.COLLECT_SILENT_S
 

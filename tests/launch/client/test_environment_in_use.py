@@ -87,5 +87,5 @@ def test_a_node_that_has_lost_it_is_named_with_the_remedy_and_no_rank_starts(nod
     )
     assert state.state == "FAILED"
     assert lines(events) == []
-    told = str(state) + str(remarks(events))
-    assert f"node000001: environment {ID} is not on this node: `fab environment.rm {ID}`, then launch" in told
+    reported = str(state) + str(remarks(events))
+    assert f"{ID} is not on this node any more: `fab environment.rm {ID}` removes" in reported
