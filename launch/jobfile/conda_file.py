@@ -31,7 +31,7 @@ _FOLDER = ("file://", "/", "./", "../", "~")
 _REFUSED = {
     "prefix": ("is a folder of another machine", "remove it"),
     "variables": (
-        "are set by activating the environment, which no rank does",
+        "are not taken from a conda file",
         "set environment_variables of the job",
     ),
 }

@@ -132,7 +132,7 @@ def test_requirements_in_it_are_inlined_from_its_own_folder(tmp_path: Path) -> N
         ),
         (
             "variables: {A: b}\ndependencies: [a]\n",
-            "line 1: variables: are set by activating the environment",
+            "line 1: variables: are not taken from a conda file",
         ),
         ("dependencys: [a]\n", "line 1: dependencys: unknown key; did you mean dependencies?"),
     ],
