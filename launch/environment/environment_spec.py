@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Bare", "BuildEnvironment", "Environment", "ImageEnvironment", "PythonEnvironment"]
+from launch.errors import InputError
+
+__all__ = ["MOST_FOLDERS", "Bare", "BuildEnvironment", "Environment", "ImageEnvironment", "PythonEnvironment"]
+
+MOST_FOLDERS = 4
+"""Folders of this machine that packages come from: a head keeps :data:`launch.remote.store.store.KEEP`
+snapshots, and each folder is one, as is the job's code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,13 @@ class PythonEnvironment:
     """Folders of wheels on this machine, which are sent along."""
     title: str = ""
     """For people: where it comes from, such as ``requirements.txt``."""
+
+    def __post_init__(self) -> None:
+        """Raise :class:`~launch.errors.InputError` for more folders than a head keeps."""
+        folders = len(self.find_links) + len(self.channels)
+        if folders > MOST_FOLDERS:
+            problem = f"with channels, names {folders} folders of packages; a job may have {MOST_FOLDERS}"
+            raise InputError("--find-links", None, problem, "put the wheels into one folder")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from launch.environment.environment_spec import Environment, ImageEnvironment, P
 from launch.errors import InputError, InputErrors
 
 __all__ = [
-    "MOST_FOLDERS",
     "Source",
     "parse_requirements",
     "read_requirements",
@@ -40,9 +39,6 @@ _ALIASES = {
     **{"-r": "--requirement", "-c": "--constraint", "-e": "--editable", "-f": "--find-links"},
     **{"-i": "--index-url", "--pypi-url": "--index-url"},
 }
-MOST_FOLDERS = 4
-"""Folders of wheels of a job: a head keeps :data:`launch.remote.store.store.KEEP` snapshots, and each folder
-is one, as is the job's code."""
 _KEPT = ("--index-url", "--extra-index-url", "--no-index", "--no-binary", "--only-binary", "--require-hashes")
 """Options that uv honours in a file."""
 _WHEEL = (
@@ -106,7 +102,7 @@ def parse_requirements(sources: Iterable[Source], environ: Mapping[str, str]) ->
     return PythonEnvironment(
         requirements="\n".join(found.requirements),
         constraints="\n".join(found.constraints),
-        find_links=_distinct(found.find_links),
+        find_links=tuple(dict.fromkeys(found.find_links)),
     )
 
 
@@ -131,16 +127,7 @@ def with_wheels(environment: Environment | None, folders: Sequence[str]) -> Envi
 
 def _with_wheels(environment: PythonEnvironment, paths: Sequence[Path]) -> PythonEnvironment:
     every = (*environment.find_links, *(path.resolve() for path in paths))
-    return replace(environment, find_links=_distinct(every))
-
-
-def _distinct(folders: Iterable[Path]) -> tuple[Path, ...]:
-    """Return the folders of wheels, each once. Raise :class:`~launch.errors.InputError` for too many."""
-    every = tuple(dict.fromkeys(folders))
-    if len(every) > MOST_FOLDERS:
-        problem = f"names {len(every)} folders of wheels, and a job may have {MOST_FOLDERS}"
-        raise InputError("--find-links", None, problem, "put the wheels into one folder")
-    return every
+    return replace(environment, find_links=tuple(dict.fromkeys(every)))
 
 
 def without_password(text: str) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from launch.environment.environment_spec import Bare, ImageEnvironment, PythonEnvironment
-from launch.environment.requirements import MOST_FOLDERS, read_requirements, with_wheels
+from launch.environment.environment_spec import MOST_FOLDERS, Bare, ImageEnvironment, PythonEnvironment
+from launch.environment.requirements import read_requirements, with_wheels
 from launch.errors import InputError, InputErrors
 from launch.remote.store.store import KEEP
 
@@ -137,6 +138,8 @@ def test_more_folders_of_wheels_than_a_head_keeps_are_refused(tmp_path: Path) ->
         folder.mkdir()
     asked = PythonEnvironment("toolkit")
     assert with_wheels(asked, [str(one) for one in folders[1:]]) is not None
-    with pytest.raises(InputError, match=r"names 5 folders of wheels, .*; put the wheels into one folder"):
+    with pytest.raises(InputError, match=r"names 5 folders of packages; .*; put the wheels into one folder"):
         with_wheels(asked, [str(one) for one in folders])
+    with pytest.raises(InputError, match="names 5 folders"):
+        with_wheels(replace(asked, channels=tuple(folders[:1])), [str(one) for one in folders[1:]])
     assert MOST_FOLDERS < KEEP, "the job's code is among what a head keeps"
