@@ -52,7 +52,8 @@ ARROWS: dict[str, set[str]] = {
     },
     "playbooks.data": {
         *("launch", "launch.client", "launch.data", "launch.job", "launch.jobfile", "launch.remote.base"),
-        *("infra.arm", "infra.config", "infra.inventory", "playbooks", "playbooks.cli", "playbooks.nodes"),
+        *("infra.arm", "infra.config", "infra.inventory", "infra.naming", "playbooks", "playbooks.cli"),
+        "playbooks.nodes",
         *("playbooks.jobs", "playbooks.ssh"),
     },
     "playbooks.stack": {

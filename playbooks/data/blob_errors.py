@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from infra.naming import CONTAINERS
 from launch.data.data_spec import BlobAddress
 from launch.errors import GiveUpError, InputError, RankliftError, RetryError
 
@@ -51,10 +52,10 @@ def blob_errors(address: BlobAddress) -> Iterator[None]:
     try:
         yield
     except HttpResponseError as error:
+        if isinstance(error, ClientAuthenticationError) and not error_code(error):  # before storage was asked
+            text = str(error).splitlines()[0]
+            raise GiveUpError(f"{address.url}: no sign-in at Azure ({text}); run `az login`") from None
         raise _refused(address, error) from None
-    except ClientAuthenticationError as error:
-        text = str(error).splitlines()[0]
-        raise GiveUpError(f"{address.url}: no sign-in at Azure ({text}); run `az login`") from None
     except (ServiceRequestError, ServiceResponseError) as error:
         text = str(error).splitlines()[0]
         raise RetryError(
@@ -77,6 +78,8 @@ def _refused(address: BlobAddress, error: object) -> RankliftError:
             "data", address.url, what if "Container" in code else "is not there", "see `fab data.ls`"
         )
     if remedy := _REMEDIES.get(code):
+        if remedy is _ROLE and address.container not in CONTAINERS:
+            remedy = f"container {address.container} is not there, or {remedy}"
         return GiveUpError(f"{address.url}: {code}: {remedy}")
     reason = getattr(error, "reason", "") or ""
     return RetryError(
