@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 fab up                                                         # 1. a cluster with storage
 fab data.put points                                            # 2. the data into storage
 fab data.ls                                                    # 3. what is there
-JOB=$(fab launch job.yml --detach)                             # 4. its nodes fetch the data, then train on it
+JOB=$(fab launch job.yml --detach)                             # 4. its nodes fetch the data, train, and send the model
 fab wait "$JOB"                                                # 5. until the job has ended
 fab collect "$JOB" --into results                              # 6. logs and outputs to this machine
-fab data.put "results/$JOB/outputs" models/points --container results   # 7. the model into storage
+fab data.ls models/points --container results                  # 7. the model, in storage
