@@ -13,13 +13,12 @@ import os
 import subprocess
 import time
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from launch.remote.base.files import replace_file
 from launch.remote.base.messages import size as size_text
 from launch.remote.data import faults
 from launch.remote.data.faults import FetchError
-from launch.remote.data.stage_request import DataListing, DataRemoval, StoredData
+from launch.remote.data.stage_request import DataListing, DataManifest, DataRemoval, StoredData
 from launch.remote.store.locks import try_lock
 from launch.remote.store.removal import removal_argv, unfinished_jobs
 from launch.remote.store.store import DATA, Store
@@ -67,7 +66,7 @@ def _make_private(folder: str) -> None:
 
 def write_manifest(store: Store, name: str, url: str, files: int, size: int, digests: Sequence[str]) -> None:
     """Make the data count as whole."""
-    facts = {"url": url, "files": files, "bytes": size, "digests": list(digests)}
+    facts: DataManifest = {"url": url, "files": files, "bytes": size, "digests": list(digests)}
     replace_file(store.path(name) + ".manifest", json.dumps(facts).encode())
     with contextlib.suppress(FileNotFoundError):
         os.unlink(store.path(name) + ".parts")
@@ -140,9 +139,9 @@ def _describe(store: Store, name: str, jobs: dict[str, str]) -> StoredData:
     facts = _facts(store, name)
     return {
         "id": name,
-        "url": facts.get("url", ""),
+        "url": facts["url"],
         "bytes": _bytes_of(store, name),
-        "files": facts.get("files", 0),
+        "files": facts["files"],
         "used": time.time() - _age(store, name),
         "is_whole": store.has(name),
         "jobs": [job for job, plan in jobs.items() if name in plan],
@@ -196,7 +195,7 @@ def _age(store: Store, name: str) -> float:
 def _bytes_of(store: Store, name: str) -> int:
     """Return the bytes on disk: a file that is being staged has its final size from the beginning."""
     if store.has(name):
-        return int(_facts(store, name).get("bytes", 0))
+        return _facts(store, name)["bytes"]
     total = 0
     for folder, _, files in os.walk(store.path(name)):
         for file in files:
@@ -205,9 +204,9 @@ def _bytes_of(store: Store, name: str) -> int:
     return total
 
 
-def _facts(store: Store, name: str) -> dict[str, Any]:
+def _facts(store: Store, name: str) -> DataManifest:
     try:
-        facts: dict[str, Any] = json.loads(store.text(name))
+        facts: DataManifest = json.loads(store.text(name))
     except (OSError, ValueError):
-        return {}
+        return {"url": "", "files": 0, "bytes": 0, "digests": []}
     return facts

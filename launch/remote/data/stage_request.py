@@ -6,6 +6,7 @@ from typing import Literal, TypedDict
 
 __all__ = [
     "DataListing",
+    "DataManifest",
     "DataRemoval",
     "DatasetHeader",
     "Fetch",
@@ -88,6 +89,16 @@ class StageAnswer(_StageAnswer, total=False):
     """In ``progress`` by node the bytes that it holds."""
     reason: str
     lines: list[str]
+
+
+class DataManifest(TypedDict):
+    """``ID.manifest`` beside data that are whole."""
+
+    url: str
+    files: int
+    bytes: int
+    digests: list[str]
+    """SHA-256 of each part."""
 
 
 class StoredData(TypedDict):
