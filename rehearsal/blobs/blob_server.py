@@ -52,7 +52,7 @@ PUBLIC_IP = "192.0.2.1"
 """Address of all accounts' public endpoints, of a block for documentation (RFC 5737): it is nobody's."""
 
 _PORT = 443
-_BLOCK = 1 << 16
+_BLOCK = 1 << 20
 _BACKLOG = 1024
 _ACCOUNTS = "Microsoft.Storage/storageAccounts"
 _NETWORKS = "Microsoft.Network/virtualNetworks"
@@ -250,6 +250,7 @@ class BlobServer(Blobs):
             cut, rate = self._cut(request, answer), self._rate()
             async for block in answer.content.iter_chunked(_BLOCK):
                 if cut is not None and (cut := cut - len(block)) < 0:
+                    await shown.write(block[:cut])
                     if request.transport is not None:
                         request.transport.close()
                     raise ConnectionResetError("storage-cut")

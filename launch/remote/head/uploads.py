@@ -133,7 +133,7 @@ def note_kept(job: str, uploads: list[UploadRecord], event: UploadEvent) -> None
 
 
 def _name_files(nodes: list[_Node]) -> None:
-    """Tell every node which of its paths an earlier node has."""
+    """Send every node which of its paths an earlier node has."""
     taken: set[tuple[int, str]] = set()
     for node in nodes:
         if node.is_open and node.files is not None:
