@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -17,6 +18,15 @@ from playbooks.project import Stack
 
 FIRST, SECOND = "train-20260301-090507-0f3a", "digits-20260301-110001-b1c2"
 NODE = Node("node000000", 0, "", "", 1, 8, "running")
+
+
+@pytest.fixture(autouse=True)
+def _handlers() -> Iterator[None]:
+    """Those of signals stay changed after a signal, at which a command ends."""
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def test_ctrl_c_ends_the_waiting_and_reports_that_the_jobs_do_not_end(
