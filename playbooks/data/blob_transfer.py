@@ -100,10 +100,12 @@ def put_files(
         for block in upload.missing():
             work.add(upload.put, block)
 
-    with blob_errors(address), work:
-        for name, file in files.items():
-            work.add(put, name, file)
-    digests.save()
+    try:
+        with blob_errors(address), work:
+            for name, file in files.items():
+                work.add(put, name, file)
+    finally:
+        digests.save()
     return work.moved
 
 
