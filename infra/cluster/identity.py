@@ -145,12 +145,13 @@ def allow(
 def allow_operator(
     place: Place, purpose: str, operator: str, role_id: pulumi.Input[str], scope: pulumi.Output[str]
 ) -> RoleAssignment:
-    """Assign a role to a person, group or application of the directory, which knows what it is."""
+    """Assign a role to a person of the directory."""
     name = right_on(f"{purpose}-{operator}")
     return RoleAssignment(
         name,
         role_assignment_name=place.uuid(name),
         principal_id=operator,
+        principal_type="User",
         role_definition_id=role_id,
         scope=scope,
         opts=place.opts,

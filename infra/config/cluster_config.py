@@ -72,7 +72,7 @@ class ClusterConfig:
     storage_account_id: str | None = None
     """An existing storage account with the containers ``data`` and ``results``."""
     data_operators: tuple[str, ...] = ()
-    """Object ids of those who may read and write the stack's own account beside the nodes."""
+    """Object ids of people who may read and write the stack's own account beside the nodes."""
     container_registry: str | None = None
     """Id of an existing container registry, whose images the nodes may pull."""
     retain_data: bool = False

@@ -43,7 +43,7 @@ def firewall_sources(ssh_from: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def object_ids(key: str, value: object) -> tuple[str, ...]:
-    """Read ids of people, groups or applications in the directory.
+    """Read ids of people in the directory.
 
     >>> object_ids("ranklift:dataOperators", "00000000-0000-0000-0000-00000000000B")
     ('00000000-0000-0000-0000-00000000000b',)

@@ -155,6 +155,9 @@ def test_no_disk_can_be_downloaded(program: Program) -> None:
 # -- rights -----------------------------------------------------------------------------------------------
 
 
+NODES = ("ServicePrincipal", "PRINCIPAL")
+
+
 def test_rights_are_on_one_container_the_given_registry_or_the_nodes_own_group(program: Program) -> None:
     """None is on a scale set, which its nodes may delete: the right would go with it, and break a refresh."""
     for assignment in program.all("RoleAssignment"):
@@ -162,8 +165,9 @@ def test_rights_are_on_one_container_the_given_registry_or_the_nodes_own_group(p
         container = "/blobServices/default/containers/"
         own = "/resourceGroups/ranklift-dev"
         assert scope == REGISTRY or scope.endswith((f"{container}data", f"{container}results", own))
-        assert assignment["principalId"] == "PRINCIPAL"
-        assert assignment["principalType"] == "ServicePrincipal"
+        operators = program.settings.get("dataOperators", "").split(",") if "/containers/" in scope else []
+        who = ("User", assignment["principalId"]) if assignment["principalId"] in operators else NODES
+        assert (assignment["principalType"], assignment["principalId"]) == who
     assert len(program.all("VirtualMachineScaleSet")) == 1
 
 

@@ -11,6 +11,7 @@ from tests.infra.config.test_schema import read, refused
 
 GROUP = "/subscriptions/s/resourceGroups/g/providers"
 VNET = f"{GROUP}/Microsoft.Network/virtualNetworks/v"
+OPERATOR = "00000000-0000-0000-0000-00000000000b"
 SUBNET = f"{VNET}/subnets/n"
 ACCOUNT = f"{GROUP}/Microsoft.Storage/storageAccounts/a"
 GIVEN = {"vnetId": VNET, "subnetPrefix": "10.1.0.0/24"}
@@ -96,6 +97,8 @@ def test_pulling_from_a_registry_takes_an_identity() -> None:
             "not the id of a Microsoft.ContainerRegistry/registries",
             "registries/…",
         ),
+        ("dataOperators", "me@example.com", "is not an object id", "az ad signed-in-user show"),
+        ("datastores", "x", "is not a mapping of names to containers", "write big: https://"),
     ],
 )
 def test_a_wrong_one_is_refused_with_key_value_and_remedy(
@@ -126,6 +129,27 @@ def test_a_limit_that_was_left_empty_is_no_absent_one(key: str) -> None:
     [
         ({"storageAccountId": ACCOUNT}, "storageAccountId", "storage is none", "set ranklift:storage"),
         ({"nfsSizeGib": "200"}, "nfsSizeGib", "nfs is none", "set ranklift:nfs"),
+        ({"dataOperators": OPERATOR}, "dataOperators", "that the stack makes", "set ranklift:storage"),
+        (
+            {"dataOperators": OPERATOR, "storage": "serviceEndpoint", "storageAccountId": ACCOUNT},
+            "dataOperators",
+            "that the stack makes",
+            "assign",
+        ),
+        (
+            {"datastores": {"big": "https://acme.blob.core.windows.net/sets?sig=x"}},
+            "datastores.big",
+            "holds a SAS",
+            "leave the query out",
+        ),
+        (
+            {"datastores": {"big": "wasbs://x"}},
+            "datastores.big",
+            "does not name a container",
+            "write wasbs://",
+        ),
+        ({"datastores": {"a b": "x"}}, "datastores.a b", "is not a datastore's name", "use letters"),
+        ({"datastores": {"big": 3}}, "datastores.big", "is not the address", "write big:"),
         ({"nfs": "files", "nfsSizeGib": "99"}, "nfsSizeGib", "not a size", "100 to 102400"),
         ({"nfs": "files", "nfsSizeGib": "1 TB"}, "nfsSizeGib", "not a whole number", "100 to 102400"),
         ({"retainData": "true"}, "retainData", "nothing is stored", "set ranklift:storage or ranklift:nfs"),
