@@ -7,7 +7,7 @@ PYTHON_FILES := $(PACKAGES) tests tools bench $(wildcard fabfile.py)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PULUMI_SKIP_UPDATE_CHECK := 1
 
-.PHONY: help setup setup-bench frameworks demo test test-chaos test-frameworks test-frameworks-few azurite test-azure soak test-environments test-environments-few test-setup test-setup-few check format lock bench-scale bench-fanout bench-launch bench-jobs bench-environments clean
+.PHONY: help setup setup-bench frameworks demo test test-chaos test-frameworks test-frameworks-few azurite test-azure soak test-environments test-environments-few test-setup test-setup-few check format lock bench-scale bench-fanout bench-launch bench-jobs bench-environments bench-data clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ bench-jobs: setup-bench ## start, cancel and failure of jobs on 64 and 300 nodes
 
 bench-environments: setup ## packages made once and spread to 1 to 64 nodes, beside every node's own install
 	python -m bench.environments
+
+bench-data: setup ## data on 1 to 64 nodes: bytes that leave storage, time behind a slow link, beside other ways
+	python -m bench.data
 
 clean: ## what setup, tests and runs have left here; the caches in ~/.cache stay
 	@if [ -e .ranklift/rehearsal/rehearsal.json ]; then fab rehearsal.stop; fi

@@ -8,7 +8,7 @@ from launch.launchers.registry import LAUNCHERS
 from launch.remote.environment.request import FORMS
 from playbooks import images, rehearsal
 from playbooks.cli.invoke_patches import improve_command_line
-from playbooks.data import listing_tasks, upload
+from playbooks.data import listing_tasks, node_data, upload
 from playbooks.data import put as transfers
 from playbooks.jobs import cancel, collect, launch_file, logs, show
 from playbooks.jobs.launch import launch_task
@@ -39,13 +39,15 @@ def make_collection() -> Collection:
     ns.add_collection(held)
     ns.add_collection(Collection("image", images.build))
 
-    ns.add_collection(
-        Collection(
-            "data",
-            *(transfers.put, transfers.get),
-            *(listing_tasks.list_data, listing_tasks.remove, listing_tasks.register),
-        )
-    )
+    data = Collection("data")
+    data.add_task(node_data.list_node_data, default=True)
+    for task in (
+        *(transfers.put, transfers.get),
+        *(listing_tasks.list_data, listing_tasks.remove, listing_tasks.register),
+        *(node_data.stage, node_data.prune),
+    ):
+        data.add_task(task)
+    ns.add_collection(data)
     ns.add_collection(Collection.from_module(rehearsal, name="rehearsal"))
     options = [option for launcher in LAUNCHERS.values() for option in launcher.options]
     improve_command_line(

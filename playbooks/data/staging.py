@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -18,11 +19,11 @@ from playbooks.cli import output
 from playbooks.cli.task import with_address_age
 
 if TYPE_CHECKING:
-    from launch.client.stage import Progress
+    from launch.client.stage import Progress, Staged
     from launch.host import Host
     from launch.job.plan import JobPlan
 
-__all__ = ["Staging", "bring_data", "progress_text", "pushed_path"]
+__all__ = ["Staging", "bring_data", "progress_text", "pushed_path", "show_progress", "staged_text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,20 @@ def bring_data(
     if staging is None or not staging.sources:
         return planned
     request = stage_request(staging.sources, staging.storage)
+    with show_progress() as show:
+        try:
+            staged = stage_data(request, head, nodes, PurePosixPath(planned.remote).name, show)
+        except ManyNodesError as error:
+            raise with_address_age(inventory, error) from None
+    output.progress(staged_text(staged, len(nodes)))
+    home = planned.spec.home
+    paths = {one["name"]: _at_home(one["path"], home) for one in staged.data}
+    return replace(staging.plan(paths), data=staged.data)
+
+
+@contextmanager
+def show_progress() -> Iterator[Callable[[Progress], None]]:
+    """Show how far a staging is; yield the function that is called with it."""
     with output.progress_bar("data") as update:
 
         def show(progress: Progress) -> None:
@@ -64,22 +79,22 @@ def bring_data(
             elif progress.text:
                 output.progress(progress.text)
 
-        try:
-            staged = stage_data(request, head, nodes, PurePosixPath(planned.remote).name, show)
-        except ManyNodesError as error:
-            raise with_address_age(inventory, error) from None
+        yield show
+
+
+def staged_text(staged: Staged, nodes: int) -> str:
+    """Return what a staging has brought to so many nodes.
+
+    >>> from launch.client.stage import Staged
+    >>> staged_text(Staged((), 1.0, 0), 2)
+    'data: 0 files, 0 B, which 2 nodes held already'
+    """
     total = sum(one["bytes"] for one in staged.data)
     what = f"{counted(sum(one['files'] for one in staged.data), 'file')}, {size(total)}"
-    where = counted(len(nodes), "node")
-    if staged.from_storage:
-        output.progress(
-            f"data: {what} on {where} in {staged.seconds:.1f} s; {size(staged.from_storage)} left storage"
-        )
-    else:
-        output.progress(f"data: {what}, which {where} held already")
-    home = planned.spec.home
-    paths = {one["name"]: _at_home(one["path"], home) for one in staged.data}
-    return replace(staging.plan(paths), data=staged.data)
+    where = counted(nodes, "node")
+    if not staged.from_storage:
+        return f"data: {what}, which {where} held already"
+    return f"data: {what} on {where} in {staged.seconds:.1f} s; {size(staged.from_storage)} left storage"
 
 
 def pushed_path(home: str, snapshot: str, path: Path) -> str:

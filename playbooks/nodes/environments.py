@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from launch.client.environments import Held
     from launch.host import Host
 
-__all__ = ["environment", "prune", "remove"]
+__all__ = ["environment", "on_all_nodes", "prune", "remove"]
 
 _RANK = ("id", "made of", "used by", "size", "nodes", "last used")
 
@@ -94,7 +94,7 @@ def _held(stack: Stack, inventory: Inventory) -> list[Held]:
     """Return what the nodes hold. Raise ManyNodesError where one does not answer: a job may use it there."""
     from launch.client.environments import held_on, query_environments
 
-    answers = _on_all(stack, inventory, query_environments, "listing its environments")
+    answers = on_all_nodes(stack, inventory, query_environments, "listing its environments")
     return held_on({name: answer for name, answer in answers.items() if answer is not None})
 
 
@@ -102,7 +102,7 @@ def _remove(stack: Stack, inventory: Inventory, found: Sequence[Held], *, cache:
     from launch.client.environments import remove_from
 
     names = [one.id for one in found]
-    _on_all(
+    on_all_nodes(
         stack,
         inventory,
         lambda host, remote: remove_from(host, remote, names, cache=cache),
@@ -120,7 +120,7 @@ def _remove(stack: Stack, inventory: Inventory, found: Sequence[Held], *, cache:
         output.result("no environment to remove")
 
 
-def _on_all(
+def on_all_nodes(
     stack: Stack, inventory: Inventory, work: Callable[[Host, str], Any], what: str
 ) -> dict[str, Any]:
     """Return each node's answer; None of one without the node code, where no job has been."""

@@ -76,6 +76,22 @@ def test_a_launch_without_a_job_file_takes_data(cluster: Workplace, tmp_path: Pa
     assert "[0-1 node[000000-000001]] three" in ran.out or ran.out.count("three") == 2
 
 
+def test_data_are_staged_before_a_job_and_pruned_after_it(cluster: Workplace) -> None:
+    cluster.fab("data.prune")
+    staged = cluster.fab("data.stage", "my set")
+    assert "data: 2 files, 8 B on 2 nodes" in staged.err
+    (held,) = cluster.fab("data", "--json").json()
+    assert staged.out.strip() == f"~/.ranklift/data/{held['id']}"
+    assert (held["bytes"], held["nodes"]) == (8, ["node000000", "node000001"])
+    assert held["url"].endswith("/data/my%20set")
+    modes = cluster.fab("exec", f"stat -Lc %a {staged.out.strip()} {staged.out.strip()}/c/d.txt").out
+    assert modes.split().count("555") == modes.split().count("444") == 2
+    assert held["id"] in cluster.fab("data.prune", "--dry-run").out
+    assert "on 2 nodes" in cluster.fab("data.prune").out
+    assert cluster.fab("data", "--json").json() == []
+    assert cluster.fab("exec", "ls ~/.ranklift/data").out.count(held["id"]) == 0
+
+
 def test_the_seven_steps_work_as_they_stand(cluster: Workplace) -> None:
     shutil.copytree(ROOT / "examples" / "data", cluster.own / "seven")
     ran = cluster.run("sh", "seven/steps.sh")

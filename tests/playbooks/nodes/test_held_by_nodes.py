@@ -42,7 +42,7 @@ def test_nodes_answer_with_the_node_code_that_they_have(
     )
     stack: Any = SimpleNamespace(folder=None)
     inventory: Any = SimpleNamespace(nodes=["node000000"])
-    found = environments._on_all(stack, inventory, lambda _, remote: remote, "listing")
+    found = environments.on_all_nodes(stack, inventory, lambda _, remote: remote, "listing")
     assert found == {"node000000": expected}
 
 
@@ -55,7 +55,7 @@ def removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
     monkeypatch.setattr(environments, "_held", lambda *_: [HELD])
     monkeypatch.setattr(client, "removable", lambda found: found)
     monkeypatch.setattr(client, "remove_from", lambda _, __, names, **___: calls.append(names))
-    monkeypatch.setattr(environments, "_on_all", lambda _, __, work, what: work(None, "") or {})
+    monkeypatch.setattr(environments, "on_all_nodes", lambda _, __, work, what: work(None, "") or {})
     return calls
 
 

@@ -33,6 +33,7 @@ COUPLINGS: dict[str, tuple[float, dict[str, str]]] = {
             "PUSH_SSH": "a push's ssh waits as long as every other",
             "PUSH_SILENT_S": "a push gives up after its ssh, whose words are the reason",
             "PUSH_STALL_S": "a silent child is given up before its connection",
+            "PEER_SILENT_S": "a part is waited for as long as the head waits for the node that has it",
             "COLLECT_SILENT_S": "a collect gives up after its ssh",
             "AGENT_ANSWER_S": "an agent gives up after its ssh",
         },

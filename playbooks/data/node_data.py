@@ -1,0 +1,142 @@
+"""What nodes hold of the data in storage: ``fab data``, ``fab data.stage`` and ``fab data.prune``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from invoke.context import Context
+
+from infra.inventory import Inventory
+from launch.errors import InputError, ManyNodesError
+from launch.nodeset import fold
+from launch.numbers import counted
+from launch.remote.base.messages import size
+from playbooks.cli import output
+from playbooks.cli.task import command, open_from, with_address_age
+from playbooks.data.input_flags import read_inputs
+from playbooks.data.stack_storage import PATH_HELP, SAS_HELP, sas_flag
+from playbooks.data.staging import show_progress, staged_text
+from playbooks.nodes.choose import choose_nodes
+from playbooks.nodes.environments import on_all_nodes
+from playbooks.project import Stack
+
+if TYPE_CHECKING:
+    from launch.client.staged_data import HeldData
+
+__all__ = ["list_node_data", "prune", "stage"]
+
+_NAME = "data"
+_RANK = ("id", "address", "used by", "size", "nodes", "last used", "files")
+
+
+@command("data", called="data", example="fab data --stack dev")
+def list_node_data(context: Context, stack: str | None = None, json: bool = False) -> None:
+    """List the data that nodes hold on their disks, with the jobs that use them."""
+    chosen = open_from(context, stack)
+    found = _held(chosen, chosen.saved())
+    if json:
+        output.as_json(found)
+        return
+    columns = ("id", "address", "files", "size", "last used", "nodes", "used by")
+    rows = [
+        (
+            one.id,
+            one.url or "not whole",
+            str(one.files),
+            size(one.bytes),
+            output.age(one.used.timestamp()),
+            fold(one.nodes or one.partial),
+            " ".join(one.jobs),
+        )
+        for one in found
+    ]
+    output.table(columns, rows, rank=_RANK, folds="used by")
+
+
+@command(
+    "stage",
+    called="data.stage",
+    example="fab data.stage imagenet --nodes any:4",
+    help={
+        "path": f"{PATH_HELP}, azureml:NAME, or any https: address",
+        "file": "the address is one file, not a folder",
+        "sas-file": SAS_HELP,
+    },
+    positional=["path"],
+)
+def stage(
+    context: Context,
+    path: str,
+    nodes: str | None = None,
+    file: bool = False,
+    sas_file: str | None = None,
+    stack: str | None = None,
+    json: bool = False,
+) -> None:
+    """Bring data from storage to nodes before a job needs them; jobs that name them move nothing then."""
+    from launch.client.rpc import version_there
+    from launch.client.stage import stage_data
+    from launch.client.staged_data import install_code
+    from launch.code.node_code import remote_id
+    from launch.data.data_address import is_address
+    from launch.data.data_stores import stage_request
+    from playbooks.ssh.connection import Cluster
+
+    chosen = open_from(context, stack)
+    inventory = chosen.saved()
+    wanted = choose_nodes(inventory, nodes)
+    address = path if is_address(path) else f"azureml://datastores/workspaceblobstore/paths/{path}"
+    is_asset = address.startswith("azureml:") and not address.startswith("azureml://")
+    if not (file or is_asset):
+        address = address.rstrip("/") + "/"
+    found = read_inputs(chosen, inventory, [f"{_NAME}={address}"], sas_flag(sas_file), Path.cwd())
+    if not found.sources:
+        raise InputError("path", path, "is not in storage", "give an address that `fab data.ls` shows")
+    request = stage_request(found.sources, found.storage)
+    with Cluster(inventory, chosen.folder) as cluster, show_progress() as show:
+        head = cluster.host(wanted[0])
+        remote = version_there(head, remote_id())
+        if remote != remote_id():
+            remote = install_code(head)
+        try:
+            staged = stage_data(request, head, wanted, remote, show)
+        except ManyNodesError as error:
+            raise with_address_age(inventory, error) from None
+    if json:
+        output.as_json(staged.data)
+        return
+    output.progress(staged_text(staged, len(wanted)))
+    output.result("\n".join(one["path"] for one in staged.data))
+
+
+@command("prune", called="data.prune", example="fab data.prune --dry-run")
+def prune(context: Context, stack: str | None = None, dry_run: bool = False) -> None:
+    """Remove data that no job uses from the nodes' disks; storage keeps them."""
+    from launch.client.staged_data import removable, remove_data_from
+
+    chosen = open_from(context, stack)
+    inventory = chosen.saved()
+    found = removable(_held(chosen, inventory))
+    where = {one.id: (*one.nodes, *one.partial) for one in found}
+    if dry_run or not found:
+        for one in found:
+            output.result(f"{one.id} {one.url}: {size(one.bytes)} on {fold(where[one.id])}")
+        return
+    names = [one.id for one in found]
+    kept = on_all_nodes(
+        chosen, inventory, lambda host, remote: remove_data_from(host, remote, names), "removing data"
+    )
+    for one in found:
+        still = [node for node, left in kept.items() if left and one.id in left]
+        count = counted(len(set(where[one.id]) - set(still)), "node")
+        there = f"; {fold(still)} still uses it" if still else ""
+        output.result(f"removed {one.id} {one.url}: {size(one.bytes)} on {count}{there}")
+
+
+def _held(stack: Stack, inventory: Inventory) -> list[HeldData]:
+    """Return what the nodes hold. Raise ManyNodesError where one does not answer: a job may use it there."""
+    from launch.client.staged_data import merge_listings, query_data
+
+    answers = on_all_nodes(stack, inventory, query_data, "listing its data")
+    return merge_listings({name: answer for name, answer in answers.items() if answer is not None})

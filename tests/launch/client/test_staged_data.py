@@ -1,0 +1,40 @@
+"""Staged data as the nodes report them."""
+
+from __future__ import annotations
+
+from launch.client.staged_data import merge_listings, removable
+from launch.remote.data.stage_request import DataListing, StoredData
+
+
+def stored(name: str, *, jobs: tuple[str, ...] = (), is_whole: bool = True, used: float = 0.0) -> StoredData:
+    return {
+        "id": name,
+        "url": f"https://acme/{name}" if is_whole else "",
+        "bytes": 8 if is_whole else 3,
+        "files": 2 if is_whole else 0,
+        "used": used,
+        "is_whole": is_whole,
+        "jobs": list(jobs),
+    }
+
+
+def listing(*data: StoredData) -> DataListing:
+    return {"data": list(data), "folder": "/mnt/resource", "free": 1}
+
+
+def test_the_nodes_of_data_are_those_that_hold_all() -> None:
+    (one,) = merge_listings({"n0": listing(stored("a")), "n1": listing(stored("a", is_whole=False))})
+    assert (one.nodes, one.partial) == (("n0",), ("n1",))
+    assert (one.url, one.bytes, one.files) == ("https://acme/a", 8, 2)
+
+
+def test_the_last_used_comes_first() -> None:
+    held = merge_listings({"n0": listing(stored("a", used=1.0)), "n1": listing(stored("b", used=2.0))})
+    assert [one.id for one in held] == ["b", "a"]
+
+
+def test_data_of_any_heads_jobs_are_not_removable() -> None:
+    held = merge_listings(
+        {"n0": listing(stored("a"), stored("b")), "n1": listing(stored("a", jobs=("j-1",)))}
+    )
+    assert [one.id for one in removable(held)] == ["b"]

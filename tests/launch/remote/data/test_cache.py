@@ -1,0 +1,117 @@
+"""A node's staged data: room for more, what stays, what goes."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from launch.remote.base.files import hold
+from launch.remote.data import cache
+from launch.remote.data.faults import FetchError
+from launch.remote.store.store import Store
+
+MB = 1_000_000
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return cache.open_cache([])
+
+
+def whole(store: Store, name: str, used_hours_ago: float = 24.0, size: int = MB) -> None:
+    folder = Path(store.path(name))
+    folder.mkdir()
+    (folder / "file").write_bytes(b"x")
+    cache.write_manifest(store, name, f"https://acme/{name}", 1, size, ["digest"])
+    used = time.time() - 3600 * used_hours_ago
+    os.utime(store.path(name) + ".manifest", (used, used))
+
+
+def unfinished_job(store: Store, text: str) -> None:
+    job = Path(store.root) / "jobs/train-1"
+    job.mkdir(parents=True)
+    (job / "job.json").write_text(text)
+    (job / "state.json").write_text('{"state": "QUEUED"}')
+
+
+def make_room(store: Store, *, bound: int = 3 * MB, kept: tuple[str, ...] = ()) -> list[str]:
+    return cache.make_room(store, {"new": MB}, "head", kept, bound)
+
+
+def test_the_least_recently_used_go_first(store: Store) -> None:
+    for name, hours in (("a", 2), ("b", 9), ("c", 5)):
+        whole(store, name, hours)
+    assert make_room(store) == ["b"]
+    assert not Path(store.path("b")).exists()
+    assert store.has("a")
+
+
+def test_nothing_goes_while_there_is_room(store: Store) -> None:
+    whole(store, "a")
+    assert make_room(store) == []
+
+
+def test_what_was_just_staged_stays(store: Store) -> None:
+    for name in "abc":
+        whole(store, name, used_hours_ago=0.1)
+    with pytest.raises(FetchError, match=r"no room for 1\.0 MB more.*a \(1\.0 MB\), b .*`fab data\.prune`"):
+        make_room(store)
+
+
+def test_what_a_head_relies_on_stays(store: Store) -> None:
+    for name in "abc":
+        whole(store, name)
+    store.owe("a", "another")
+    store.owe("b", "head")
+    store.owe("c", "head")
+    assert make_room(store, kept=("b",)) == ["c"]
+    assert Path(store.path("a") + ".of-another").exists()
+
+
+def test_what_ranks_read_stays(store: Store) -> None:
+    for name in "abc":
+        whole(store, name)
+    held = [os.fdopen(hold(store.path(name))) for name in "ab"]
+    assert make_room(store) == ["c"]
+    assert cache.remove_data(["a"])["kept"] == {"a": ["a staging, or ranks of another head's job"]}
+    for one in held:
+        one.close()
+    assert cache.remove_data(["a"])["kept"] == {}
+
+
+def test_what_a_job_names_is_not_removed(store: Store) -> None:
+    whole(store, "0123456789abcdef")
+    unfinished_job(store, json.dumps({"data": [{"id": "0123456789abcdef"}]}))
+    assert cache.remove_data(["0123456789abcdef"])["kept"] == {"0123456789abcdef": ["train-1"]}
+    (listed,) = cache.list_data()["data"]
+    assert (listed["jobs"], listed["is_whole"], listed["bytes"]) == (["train-1"], True, MB)
+
+
+def test_the_folder_is_on_the_first_disk_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    disk = tmp_path / "resource"
+    disk.mkdir()
+    monkeypatch.setattr(os.path, "ismount", lambda path: path == str(disk))
+    store = cache.open_cache([str(tmp_path / "nvme"), str(disk)])
+    place = disk / f"ranklift-data-{os.getuid()}"
+    assert Path(store.folder).resolve() == place
+    assert place.stat().st_mode & 0o777 == 0o700
+    place.rmdir()  # Azure moved the machine: the disk is empty
+    assert Path(cache.open_cache([str(disk)]).folder).resolve() == place
+    assert place.is_dir()
+
+
+def test_a_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(os.path, "ismount", lambda _: True)
+    (tmp_path / f"ranklift-data-{os.getuid() + 1}").mkdir()
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(PermissionError, match="belongs to another user"):
+        cache.open_cache([str(tmp_path)])
