@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from launch.client.rpc import ask, check
+from launch.client.rpc import ask, check, version_there
 from launch.code.node_code import modules, remote_id
 from launch.host import Host
 from launch.remote.base import timing
 from launch.remote.data.stage_request import DataListing, DataRemoval, StoredData
 from launch.remote.store.tree_node import UNPACK
 
-__all__ = ["HeldData", "install_code", "merge_listings", "query_data", "removable", "remove_data_from"]
+__all__ = ["HeldData", "ensure_code", "merge_listings", "query_data", "removable", "remove_data_from"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,10 @@ class HeldData:
     """Those where a staging was cut off."""
 
 
-def install_code(head: Host) -> str:
-    """Bring the node code to a node, which lacks it before the first push; return its version."""
+def ensure_code(head: Host) -> str:
+    """Bring the node code to a node unless a push has; return its version."""
+    if version_there(head, remote_id()) == remote_id():
+        return remote_id()
     source = zlib.compress(modules(), 6)
     call = b"%s %d\n%s" % (remote_id().encode(), len(source), source)
     check(head.run(["python3", "-c", UNPACK], stdin=call, timeout=timing.STEP_S), head)

@@ -75,10 +75,8 @@ def stage(
     json: bool = False,
 ) -> None:
     """Bring data from storage to nodes before a job needs them; jobs that name them move nothing then."""
-    from launch.client.rpc import version_there
     from launch.client.stage import stage_data
-    from launch.client.staged_data import install_code
-    from launch.code.node_code import remote_id
+    from launch.client.staged_data import ensure_code
     from launch.data.data_address import is_address
     from launch.data.data_stores import stage_request
     from playbooks.ssh.connection import Cluster
@@ -96,11 +94,8 @@ def stage(
     request = stage_request(found.sources, found.storage)
     with Cluster(inventory, chosen.folder) as cluster, show_progress() as show:
         head = cluster.host(wanted[0])
-        remote = version_there(head, remote_id())
-        if remote != remote_id():
-            remote = install_code(head)
         try:
-            staged = stage_data(request, head, wanted, remote, show)
+            staged = stage_data(request, head, wanted, ensure_code(head), show)
         except ManyNodesError as error:
             raise with_address_age(inventory, error) from None
     if json:
