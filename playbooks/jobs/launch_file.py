@@ -113,7 +113,8 @@ def launch_file(  # noqa: PLR0913, PLR0917
     handling = Handling(detach, json, dry_run, cancel_on_interrupt, registries_flag(registry_token))
     more = {"find_links": find_links, "runtime": runtime}
     runs_in = found_environment(wanted_environment(job, flags), more, folders)
-    in_storage = any(isinstance(data, Data) and data.address for data in job.inputs.values())
+    in_storage = job.own.upload or any(one.address for one in job.outputs.values())
+    in_storage |= any(isinstance(data, Data) and data.address is not None for data in job.inputs.values())
     storage = storage_of(chosen, inventory) if in_storage else Storage(None)
     sources = _sources(job, storage, sas_flag(sas_file))
     with_options = _WithOptions(flags, runs_in, storage, sources)
@@ -217,9 +218,9 @@ def _launch(
         )
 
     def plan_with(paths: Mapping[str, str]) -> JobPlan:
+        uploads = _uploads(job, identity.of(name_of(job, flags)), options.storage)
         try:
             spec = make_with(paths).spec
-            uploads = _uploads(job, identity.of(name_of(job, flags)), options.storage)
             spec = dataclasses.replace(spec, uploads=uploads, upload_every_s=job.own.upload_every_s)
             return planned_as(identity, spec, inventory.size, nodes)
         except InputError as error:

@@ -170,3 +170,12 @@ def test_a_long_queue_is_cut_short_in_the_list() -> None:
 )
 def test_ranks_that_ended_alike_are_told_together(ends: list[RankEnd], expected: str) -> None:
     assert ends_text(replace(REPORT, state=state("t-1", "RUNNING"), ends=tuple(ends))) == expected
+
+
+def test_an_upload_is_in_a_jobs_history() -> None:
+    fields = {"urls": {"": "https://h/results/t-1"}, "files": 3, "kept": 1, "bytes": 2000, "seconds": 1.26}
+    shown = Happening(at(61), "upload", {**fields, "errors": {}})
+    partial = Happening(at(62), "upload", {**fields, "kept": 0, "errors": {"node000001": ["x"]}})
+    text = job_text(replace(REPORT, events=(shown, partial)))
+    assert "uploaded to https://h/results/t-1: 3 files and 2.0 kB in 1.3 s, 1 there already\n" in text
+    assert "uploaded to https://h/results/t-1: 3 files and 2.0 kB in 1.3 s; not all of node000001\n" in text

@@ -1,0 +1,109 @@
+"""The end of a job whose outputs go to storage: its record meanwhile, and when its nodes are free."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch.remote.base import job_dir
+from launch.remote.base.records import UploadEvent
+from launch.remote.head import queue, supervisor
+from launch.remote.head.job_state import JobState
+from launch.remote.head.outcome import Outcome
+from tests.launch.remote.sample_records import sample_plan
+
+JOB = "t-1"
+URL = "https://acme.blob.core.windows.net/results/t-1"
+DONE: UploadEvent = {
+    "event": "upload",
+    "urls": {"": URL},
+    "files": 2,
+    "kept": 0,
+    "bytes": 10,
+    "seconds": 0.1,
+    "errors": {},
+}
+
+
+class Job:
+    """A job that is about to end; ``seen`` are its states while its outputs are sent."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        nodes = [{"name": "node000000", "ranks": [], "reserve": 1, "slots": 1}]
+        self.plan = sample_plan(JOB, nodes=nodes, uploads=[{"name": "", "url": URL}])
+        self.folder = job_dir.Folder(JOB)
+        self.folder.create(self.plan)
+        self.state = JobState(self.folder, self.plan)
+        queue.enter(self.plan)
+        self.event, self.seen, self.queued = DONE, list[tuple[str, str]](), list[bool]()
+        monkeypatch.setattr(supervisor, "upload_outputs", self._upload)
+
+    def _upload(self, *_: object) -> UploadEvent:
+        found = self.record()
+        self.seen.append((found["state"], found["reason"]))
+        self.queued.append(self.is_queued())
+        return self.event
+
+    def record(self) -> dict[str, Any]:
+        path = Path(self.folder.file("state.json"))
+        return dict(json.loads(path.read_text())) if path.exists() else {"state": "", "reason": ""}
+
+    def is_queued(self) -> bool:
+        path = Path("~/.ranklift/queue.json").expanduser()
+        return any(one["job"] == JOB for one in json.loads(path.read_text()))
+
+    def is_kept(self) -> bool:
+        return Path(f"~/.ranklift/collected/{JOB}").expanduser().exists()
+
+    def end(self, state: Any, reason: str = "", *, ran: bool = True) -> dict[str, Any]:
+        result = Outcome(state, 0, reason)
+        result.ran = ran
+        supervisor._end(self.folder, self.plan, self.state, result)
+        return self.record()
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return Job(monkeypatch)
+
+
+def test_a_job_ends_when_its_outputs_are_in_storage(job: Job) -> None:
+    ended = job.end("SUCCEEDED")
+    assert [reason for _, reason in job.seen] == [f"uploading to {URL}"]
+    assert job.queued == [True]
+    assert (ended["state"], ended["reason"]) == ("SUCCEEDED", f"outputs in {URL}")
+    assert job.is_kept()
+
+
+def test_a_failure_keeps_its_reason(job: Job) -> None:
+    job.event = {**DONE, "errors": {"node000001": ["AuthorizationFailure", "more"]}}
+    why = (
+        f"not all of its outputs are in storage, `fab upload {JOB}` goes on: node000001: AuthorizationFailure"
+    )
+    assert job.end("FAILED", "rank 0 failed")["reason"] == f"rank 0 failed; {why}"
+    assert not job.is_kept()
+
+
+def test_a_cancelled_job_has_ended_before_its_upload(job: Job) -> None:
+    job.end("CANCELLED")
+    assert [state for state, _ in job.seen] == ["CANCELLED"]
+    assert job.queued == [True]
+    assert job.is_kept()
+
+
+def test_a_job_without_a_rank_has_nothing_to_send(job: Job) -> None:
+    assert job.end("FAILED", "no such script", ran=False)["reason"] == "no such script"
+    assert job.seen == []
+    assert not job.is_queued()
+
+
+def test_an_upload_that_cannot_begin_ends_the_job_too(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> UploadEvent:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(supervisor, "upload_outputs", refuse)
+    assert "node000000: [Errno 24] Too many open files" in job.end("SUCCEEDED")["reason"]
