@@ -254,3 +254,19 @@ def test_a_web_file_that_is_not_there_is_refused(storage: Storage, cluster: Make
 def test_a_web_folder_is_refused(storage: Storage, cluster: Make) -> None:
     nodes = cluster(1)
     assert "is one file" in nodes.stage(nodes.source("files", "folder", "web"))["reason"]
+
+
+def test_what_a_node_had_to_remove_is_brought_again(storage: Storage, cluster: Make) -> None:
+    fill(storage)
+    storage.put("data/other/one.bin", os.urandom(4 * MiB))
+    nodes = cluster(2)
+    first = nodes.stage(nodes.source("data/set"))
+    manifest = nodes.data(1, first["data"][0]["id"] + ".manifest")
+    os.utime(manifest, (0, 0))  # on the head they were used just now, and stay
+    other = nodes.stage(nodes.source("data/other"), bound=9 * MiB)
+    assert other["nodes"]["node000001"] is None
+    assert "no room" in (other["nodes"]["node000000"] or "")
+    assert not manifest.exists()
+    sent = storage.sent
+    all_hold(nodes, storage, nodes.stage(nodes.source("data/set")))
+    assert storage.sent == sent
