@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from launch.client import submit
-from launch.client.events import Event
+from launch.client.events import Event, JobState
 from launch.errors import NotPushed
 from launch.remote.base.records import DataRecord
 from launch.remote.store.store import DATA, Store
@@ -44,7 +44,7 @@ def head_of(nodes: Nodes) -> Store:
     return Store(str(nodes.folder / nodes.nodes[0].name / ".ranklift"), DATA)
 
 
-def run(nodes: Nodes, script: str) -> tuple[submit.JobState, list[Event]]:
+def run(nodes: Nodes, script: str) -> tuple[JobState, list[Event]]:
     events: list[Event] = []
     planned = replace(nodes.plan(shell(script)), data=(RECORD,))
     return submit.submit_and_follow(planned, nodes.head, events.append), events
