@@ -126,10 +126,13 @@ def note_kept(job: str, uploads: list[UploadRecord], event: UploadEvent) -> None
     """Note that nothing of a job is lost with its nodes, where all of it is in storage."""
     if event["errors"] or not any(not one["name"] for one in uploads):
         return
-    folder = os.path.expanduser(_COLLECTED)
-    os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, job), "wb"):
+    note = os.path.join(os.path.expanduser(_COLLECTED), job)
+    os.makedirs(os.path.dirname(note), exist_ok=True)
+    with open(note, "wb"):
         pass
+    # It has to be newer than the job's end, which a file system's clock may give the same time.
+    after = os.stat(job_dir.Folder(job).file("state.json")).st_mtime_ns + 1
+    os.utime(note, ns=(after, after))
 
 
 def _name_files(nodes: list[_Node]) -> None:

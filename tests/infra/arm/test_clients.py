@@ -1,8 +1,10 @@
 """Whom the commands talk to."""
 
+import json
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -11,6 +13,7 @@ import pytest
 from azure.core.exceptions import ResourceNotFoundError, ServiceRequestError
 
 from infra.arm.clients import (
+    blob_service,
     clients,
     endpoint,
     rehearsal_token,
@@ -133,3 +136,35 @@ def test_removing_waits_for_azure_and_takes_it_well_when_there_is_nothing(answer
         api_version="2024-05-01",
     )
     begun.return_value.result.assert_called_once_with()
+
+
+def test_blobs_of_an_account_are_asked_of_azure_or_of_the_rehearsals_port(tmp_path: Path) -> None:
+    url = "https://acme.blob.core.windows.net"
+    with blob_service(url, {}) as client:
+        assert (client.url.rstrip("/"), client.account_name) == (url, "acme")
+    with rehearsed_blobs(tmp_path, 8443) as environment, blob_service(url, environment) as client:
+        assert client.url.rstrip("/") == "https://127.0.0.1:8443/acme"
+        assert client.account_name == "acme"
+    with (
+        rehearsed_blobs(tmp_path, 0) as environment,
+        pytest.raises(InputError, match="the rehearsal has no blobs: Azurite is not installed"),
+    ):
+        blob_service(url, environment)
+
+
+@contextmanager
+def rehearsed_blobs(folder: Path, port: int) -> Iterator[dict[str, str]]:
+    """Variables of a rehearsal whose blob endpoint has this port."""
+    record = folder / "rehearsal.json"
+    record.write_text(
+        json.dumps(
+            {
+                "token": "t",
+                "arm_port": 81,
+                "provider_port": 82,
+                "blob_port": port,
+                "blob_certificate": str(folder / "c.pem"),
+            }
+        )
+    )
+    yield {"RANKLIFT_ARM_ENDPOINT": "http://127.0.0.1:81", "RANKLIFT_ARM_TOKEN_FILE": str(record)}

@@ -123,11 +123,13 @@ def test_only_a_whole_in_storage_counts_as_collected(nodes: Nodes) -> None:
     nodes.write(0, "a", b"")
     event = nodes.upload()
     note = nodes.home(0) / ".ranklift/collected" / JOB
+    record = Path(nodes.folder.file("state.json"))
+    record.touch()
     note_kept(JOB, [{"name": "model", "url": "https://h/results/m"}], event)
     note_kept(JOB, nodes.uploads, {**event, "errors": {"node000001": ["x"]}})
     assert not note.exists()
     note_kept(JOB, nodes.uploads, event)
-    assert note.exists()
+    assert note.stat().st_mtime_ns > record.stat().st_mtime_ns
 
 
 def test_a_job_that_runs_is_uploaded_every_so_often(nodes: Nodes, storage: Storage) -> None:
