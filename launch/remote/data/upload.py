@@ -111,30 +111,34 @@ def local_files(folder: str, uploads: list[UploadRecord]) -> tuple[list[_Local],
     found: list[_Local] = []
     skipped: list[str] = []
     for index, upload in enumerate(uploads):
+        unread: list[OSError] = []
         if upload["name"]:
             tops = {"": os.path.join(folder, "outputs", upload["name"])}
         else:
             tops = {tree: os.path.join(folder, tree) for tree in TREES}
         for prefix, top in tops.items():
-            for place in _walk(top):
+            for place in _walk(top, unread):
                 path = os.path.join(prefix, os.path.relpath(place, top)) if place != top else prefix
                 parts = path.split("/")
-                if not upload["name"] and parts[0] == "outputs" and parts[1] in own:
+                if not upload["name"] and parts[0] == "outputs" and own & set(parts[1:2]):
                     continue
                 problem = _problem(place, path)
                 if problem:
                     skipped.append(f"{path or upload['name']}: {problem}")
                 else:
                     found.append(_Local(index, path, place))
+        for one in unread:
+            if one.errno != errno.ENOENT:  # a job that runs removes its old checkpoints
+                skipped.append(f"{os.path.relpath(one.filename, folder)}: {one.strerror}")
     return found, skipped
 
 
-def _walk(top: str) -> Iterator[str]:
-    """Yield what is not a folder at or below ``top``."""
+def _walk(top: str, unread: list[OSError]) -> Iterator[str]:
+    """Yield what is not a folder at or below ``top``; add to ``unread`` what cannot be listed."""
     if os.path.lexists(top) and not (os.path.isdir(top) and not os.path.islink(top)):
         yield top
         return
-    for folder, folders, files in os.walk(top):
+    for folder, folders, files in os.walk(top, onerror=unread.append):
         for name in sorted(files):
             yield os.path.join(folder, name)
         for name in sorted(folders):

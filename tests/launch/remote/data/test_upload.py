@@ -133,6 +133,30 @@ def test_an_output_goes_to_its_own_place_and_not_with_the_whole(outputs: Path) -
     assert skipped == []
 
 
+def test_outputs_that_are_a_link_are_named(outputs: Path) -> None:
+    outputs.rmdir()
+    outputs.symlink_to("/mnt/nfs")
+    whole, model = {"name": "", "url": "https://h/results/x"}, {"name": "model", "url": "https://h/results/m"}
+    found, skipped = local_files(str(outputs.parent), [whole, model])  # type: ignore[list-item]
+    assert (found, skipped) == ([], ["outputs: is a link, which storage does not have"])
+
+
+def test_a_folder_that_cannot_be_read_is_named(outputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (outputs / "closed").mkdir()
+    (outputs / "good").touch()
+    real = os.scandir
+
+    def scandir(path: str) -> Any:
+        if path.endswith("closed"):
+            raise PermissionError(13, "Permission denied", path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    found, skipped = local_files(str(outputs.parent), [{"name": "", "url": "https://h/results/x"}])
+    assert [one.path for one in found] == ["outputs/good"]
+    assert skipped == ["outputs/closed: Permission denied"]
+
+
 def test_an_output_that_is_a_file_is_one_blob(node: Node, outputs: Path, storage: Storage) -> None:
     (outputs / "model").write_bytes(b"weights")
     assert node("results/models/best.pt", "model")["files"] == 1
