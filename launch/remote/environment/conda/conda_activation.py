@@ -33,9 +33,14 @@ def write_activation(folder: str, report: Report) -> None:
     if scripts:
         base = {"PATH": f"{folder}/bin:{_PATH}", "HOME": os.path.expanduser("~")}
         after = _after({**base, **before}, report)
+        names = ", ".join(os.path.basename(script) for script in scripts)
+        if not after:
+            raise Failed(
+                f"activating the packages: one of {names} in etc/conda/activate.d ends the shell, so that "
+                "what activation sets is not known; leave its package out"
+            )
         changed = [name for name in _NOT_RANKS if after.get(name) != base[name]]
         if changed:
-            names = ", ".join(os.path.basename(script) for script in scripts)
             report(f"note: {names} of the packages also set {' and '.join(changed)}, which ranks do not get")
         found = {
             name: value

@@ -58,5 +58,11 @@ def test_a_script_that_ends_the_shell_is_quoted(prefix: Path) -> None:
     assert caught.value.lines == ["license is missing"]
 
 
+def test_a_script_that_ends_the_shell_as_if_all_were_well_is_named(prefix: Path) -> None:
+    (prefix / "etc/conda/activate.d/a.sh").write_text('[ -n "$LICENSE" ] || exit 0\n')
+    with pytest.raises(Failed, match=r"one of a\.sh in etc/conda/activate\.d ends the shell"):
+        found(prefix)
+
+
 def test_what_conda_did_not_make_sets_nothing(tmp_path: Path) -> None:
     assert activated(str(tmp_path)) == {}
