@@ -29,7 +29,8 @@ def searched(channels: Iterable[str], settings: Condarc, folders: Sequence[str])
     """Return the channels to search, with those that conda adds; folders that were sent are URLs.
 
     conda searches its configured channels after those of the file, unless that has ``nodefaults``:
-    https://docs.conda.io/projects/conda/en/stable/user-guide/tasks/manage-environments.html.
+    https://docs.conda.io/projects/conda/en/stable/user-guide/tasks/manage-environments.html. It writes its
+    command line to conda-meta/history. Raise :class:`Failed` for a password or token.
 
     >>> searched(["conda-forge", "folder:0"], Condarc(), ["/sent/a"])
     ('conda-forge', 'file:///sent/a', 'defaults')
@@ -39,7 +40,9 @@ def searched(channels: Iterable[str], settings: Condarc, folders: Sequence[str])
     given = list(channels)
     more = () if NO_DEFAULTS in given else settings.channels
     names = (name for name in (*given, *more) if name != NO_DEFAULTS)
-    return tuple(dict.fromkeys(_sent(name, folders) for name in names))
+    found = tuple(dict.fromkeys(_sent(name, folders) for name in names))
+    _refuse_logins(found)
+    return found
 
 
 def resolve(channels: Iterable[str], specs: Iterable[str], settings: Condarc) -> Source:
@@ -66,13 +69,17 @@ def resolve(channels: Iterable[str], specs: Iterable[str], settings: Condarc) ->
             raise Failed(f"{spec}: {channel} stands for {len(own)} channels; name one of {', '.join(own)}")
         urls += own
         texts.append(f"{own[0]}::{rest}")
-    for url in urls:
-        if _LOGIN.search(url):
+    _refuse_logins(urls)
+    return Source(tuple(dict.fromkeys(urls)), tuple(texts))
+
+
+def _refuse_logins(channels: Iterable[str]) -> None:
+    for channel in channels:
+        if _LOGIN.search(channel):
             raise Failed(
-                f"channel {_LOGIN.sub('***', url)}: a password or token would stay in the environment's "
+                f"channel {_LOGIN.sub('***', channel)}: a password or token would stay in the environment's "
                 "records; use a channel without one, or a folder with a copy of its packages"
             )
-    return Source(tuple(dict.fromkeys(urls)), tuple(texts))
 
 
 def _sent(channel: str, folders: Sequence[str]) -> str:

@@ -69,6 +69,19 @@ def test_the_nodes_own_program_is_called_in_the_same_way(
     ]
 
 
+@pytest.mark.parametrize("login", ["me:secret@a.example/x", "a.example/t/secret/x"])
+def test_a_channel_of_the_nodes_settings_with_a_login_reaches_no_command_line(
+    programs: Path, tmp_path: Path, login: str
+) -> None:
+    (tmp_path / ".condarc").write_text(f"channels: ['https://{login}']\n")
+    with pytest.raises(
+        Failed, match=r"channel https://\S*\*\*\*\S*: a password or token would stay"
+    ) as caught:
+        made(tmp_path)
+    assert "secret" not in str(caught.value)
+    assert not (tmp_path / "calls").exists()
+
+
 def test_the_packages_are_recorded_without_passwords(programs: Path, tmp_path: Path) -> None:
     _, folder = made(tmp_path)
     lines = (folder / "conda-meta/explicit.txt").read_text().splitlines()
