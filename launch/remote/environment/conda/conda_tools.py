@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -68,12 +69,22 @@ def find_rattler(
     python = os.path.join(home, "bin", "python")
     if os.access(python, os.X_OK):
         return python
-    name, wheel = rattler_wheel(indexes, folders, report)
     os.makedirs(tools, mode=0o700, exist_ok=True)
+    with open(f"{home}.lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not os.access(python, os.X_OK):  # another launch has made it meanwhile, and runs it
+            _make_rattler(tools, home, uv, env, rattler_wheel(indexes, folders, report), report)
+    return python
+
+
+def _make_rattler(
+    tools: str, home: str, uv: str, env: Mapping[str, str], wheel: tuple[str, bytes], report: Report
+) -> None:
+    name, data = wheel
     with tempfile.TemporaryDirectory(dir=tools, prefix=".new-") as work:
         file, made = os.path.join(work, name), os.path.join(work, "made")
         with open(file, "wb") as stream:
-            stream.write(wheel)
+            stream.write(data)
         own = {**env, "UV_PYTHON_INSTALL_DIR": os.path.join(tools, "python")}
         what = "making py-rattler's own environment"
         argv = [uv, "venv", "--quiet", "--no-project", "--python", PYTHON, made]
@@ -92,4 +103,3 @@ def find_rattler(
         build.run(what, argv, own, report, steps=("Downloading",))
         shutil.rmtree(home, ignore_errors=True)  # without a Python: what the system has removed since
         os.rename(made, home)
-    return python
