@@ -12,6 +12,7 @@ The answer on stdout is made of lines as a push's (:mod:`launch.remote.store.tre
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import importlib
@@ -70,14 +71,14 @@ def _answer(request: EnvironmentCall, up: Up) -> EnvironmentAnswer:
     wanted = hashlib.sha256(maker.identity(request, report).encode()).hexdigest()[:REQUEST_DIGITS]
     store = Store(kind=ENVIRONMENTS)
     waits = partial(report, "waiting for another launch that makes the same environment")
-    with keep_downloads(store), locked(store, wanted, waits) as lock:
+    with keep_downloads(store), locked(store, wanted, waits) as lock, contextlib.ExitStack() as held:
         name = _held(store, wanted)
         is_built = not name
         if is_built:
             name = wanted + os.urandom(_OWN_BYTES).hex()
             pushed = Store()
             sent = (*request["find_links"], *request["channels"], request["context"])
-            lacking = [one for one in dict.fromkeys(sent) if one and not pushed.has(one)]
+            lacking = [one for one in dict.fromkeys(sent) if one and not _hold(pushed, one, held)]
             if lacking:
                 return {"t": "lacks", "snapshots": lacking}
             clear_debris(store, wanted)
@@ -115,6 +116,16 @@ def _answer(request: EnvironmentCall, up: Up) -> EnvironmentAnswer:
         "built": is_built,
         "nodes": errors,
     }
+
+
+def _hold(pushed: Store, snapshot: str, held: contextlib.ExitStack) -> bool:
+    """Keep a snapshot, which another launch's push could prune, until ``held`` ends; return whether it is
+    here."""
+    try:
+        held.enter_context(os.fdopen(hold(pushed.path(snapshot))))
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _held(store: Store, wanted: str) -> str:

@@ -57,3 +57,29 @@ def test_a_tool_that_finds_the_disk_full_gets_the_remedy_of_a_full_disk(
         make._answer(call(), Up(io.BytesIO()))
     assert refused.value.lines == ["error: No space left on device (os error 28)"]
     assert not list(Path(Store(kind=ENVIRONMENTS).folder).glob("[0-9a-f]*"))
+
+
+def test_folders_of_packages_stay_while_the_environment_is_made_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other launches of this head push other code meanwhile, which prunes the oldest snapshots."""
+    kept = []
+
+    def prune(*_: object) -> None:
+        kept.append(not any(pushed.discard(name) for name in folders))
+        raise Failed("stopped")
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(python_env, "identity", lambda *_: "mine")
+    monkeypatch.setattr(python_env, "make", prune)
+    monkeypatch.setattr(make, "_LEAST_FREE", 0)
+    pushed, folders = Store(), ["aa" * 8, "bb" * 8]
+    for name in folders:
+        Path(pushed.path(name)).mkdir()
+        Path(pushed.path(name) + ".manifest").write_text("[]")
+    wanted = call()
+    wanted["find_links"], wanted["channels"] = folders[:1], folders[1:]
+    with pytest.raises(Failed, match="stopped"):
+        make._answer(wanted, Up(io.BytesIO()))
+    assert kept == [True]
+    assert all(pushed.discard(name) for name in folders), "and no longer"
