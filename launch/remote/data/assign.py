@@ -149,8 +149,10 @@ class Assigner:
             self._lose(node, part)
 
     def on_took(self, node: str, part: int, digest: str, now: float) -> None:
-        """Take note of a part that a node holds from now on."""
-        found = self._nodes[node]
+        """Take note of a part that a node holds from now on; one that has left may still report."""
+        found = self._nodes.get(node)
+        if found is None:
+            return
         source = found.flight.pop(part)
         self._release(found, source)
         if source:
@@ -172,7 +174,9 @@ class Assigner:
     def on_missed(self, node: str, part: int, fault: str, reason: str, now: float, wait: float = 0.0) -> str:
         """Take note of a part that a node could not fetch, with the ``fault`` and the seconds to wait; return
         the node that has to fetch it again because its copy differs, or ""."""
-        found = self._nodes[node]
+        found = self._nodes.get(node)
+        if found is None:
+            return ""
         source = found.flight.pop(part)
         self._release(found, source)
         if not source:

@@ -213,3 +213,15 @@ def test_a_refusal_ends_the_staging_at_once() -> None:
     with pytest.raises(AssertionError, match="part="):
         run.run()
     assert run.now <= 2.0
+
+
+def test_what_a_lost_node_still_reports_changes_nothing() -> None:
+    found = Assigner([10, 10], 4, 2)
+    found.join("a", ())
+    found.join("b", ())
+    assert {(one.node, one.part) for one in found.orders(0.0)} == {("a", 0), ("b", 1)}
+    found.leave("b")
+    found.on_took("b", 1, "digest", 1.0)
+    assert found.on_missed("b", 1, faults.BUSY, "busy", 1.0) == ""
+    assert (found.failure, found.from_storage) == ("", 0)
+    assert [(one.node, one.part) for one in found.orders(1.0)] == [("a", 1)]
