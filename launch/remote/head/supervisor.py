@@ -116,6 +116,11 @@ def _upload(folder: job_dir.Folder, plan: Plan, uploads: list[UploadRecord]) -> 
         return upload_outputs(folder, plan, uploads, lambda: _cancelled_at(folder) != before)
     except OSError as error:
         return no_upload(folder, plan, uploads, str(error))
+    except Exception as error:  # noqa: BLE001  as in supervise()
+        import traceback
+
+        traceback.print_exc()
+        return no_upload(folder, plan, uploads, f"the upload failed: {error!r}")
 
 
 def _cancelled_at(folder: job_dir.Folder) -> int:

@@ -23,6 +23,8 @@ __all__ = ["PeriodicUpload", "no_upload", "note_kept", "upload_outputs"]
 
 _COLLECTED = "~/.ranklift/collected"
 """Folder of :data:`playbooks.nodes.busy.COLLECTED`: what is in storage as a whole is as good as collected."""
+_ANSWER = b'{"t": '
+"""Beginning of an answer's line; a node's shell may print others before."""
 _CHUNK = 1 << 16
 _POLL_S = 0.2
 
@@ -173,7 +175,8 @@ class _Node:
             return False
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
-            self._on_answer(json.loads(line))
+            if line.startswith(_ANSWER):
+                self._on_answer(json.loads(line))
         return True
 
     def is_silent(self) -> bool:

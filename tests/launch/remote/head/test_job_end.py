@@ -101,9 +101,21 @@ def test_a_job_without_a_rank_has_nothing_to_send(job: Job) -> None:
     assert not job.is_queued()
 
 
-def test_an_upload_that_cannot_begin_ends_the_job_too(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (OSError(24, "Too many open files"), "[Errno 24] Too many open files"),
+        (KeyError("files"), "the upload failed: KeyError('files')"),
+    ],
+    ids=["of the machine", "of the program"],
+)
+def test_an_upload_that_cannot_go_on_ends_the_job_too(
+    job: Job, monkeypatch: pytest.MonkeyPatch, error: Exception, shown: str
+) -> None:
     def refuse(*_: object) -> UploadEvent:
-        raise OSError(24, "Too many open files")
+        raise error
 
     monkeypatch.setattr(supervisor, "upload_outputs", refuse)
-    assert "node000000: [Errno 24] Too many open files" in job.end("SUCCEEDED")["reason"]
+    ended = job.end("SUCCEEDED")
+    assert ended["state"] == "SUCCEEDED"
+    assert f"node000000: {shown}" in ended["reason"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -110,6 +111,14 @@ def test_a_node_that_falls_silent_while_it_sends_is_given_up(
     monkeypatch.setattr(timing, "COLLECT_SILENT_S", 1.5)
     nodes.instead[2] = STUCK
     assert nodes.upload()["errors"] == {"node000002": ["sent nothing for 1.5 s"]}
+
+
+def test_what_a_nodes_shell_prints_is_not_its_answer(nodes: Nodes, storage: Storage) -> None:
+    command = shlex.join([sys.executable, "-c", NODE, JOB])
+    nodes.instead[1] = ["sh", "-c", f"echo Welcome to node000001; exec {command}"]
+    nodes.write(1, "rank-1", b"")
+    assert nodes.upload()["errors"] == {}
+    assert f"results/{JOB}/outputs/rank-1" in storage.blobs
 
 
 def test_a_cancel_ends_it(nodes: Nodes) -> None:
