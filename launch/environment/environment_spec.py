@@ -38,8 +38,9 @@ class PythonEnvironment:
         """Raise :class:`~launch.errors.InputError` for more folders than a head keeps."""
         folders = len(self.find_links) + len(self.channels)
         if folders > MOST_FOLDERS:
-            problem = f"with channels, names {folders} folders of packages; a job may have {MOST_FOLDERS}"
-            raise InputError("--find-links", None, problem, "put the wheels into one folder")
+            problem = f"are {folders} folders of this machine; a job may have {MOST_FOLDERS}"
+            remedy = "put the wheels into one folder, and the packages of conda into one channel"
+            raise InputError("--find-links and the conda file's channels", None, problem, remedy)
 
 
 @dataclass(frozen=True, slots=True)
