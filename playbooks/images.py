@@ -28,6 +28,11 @@ class ImageStack(Stack):
         return "ranklift-images"
 
     @property
+    def pulumi_command(self) -> str:
+        """The words that begin a command of plain Pulumi on its program."""
+        return f"pulumi -C {self.project}"
+
+    @property
     def update_command(self) -> str:
         """The command that continues an update of it, after repairs where Pulumi was killed."""
         return f"fab image.build --stack {self.name}"
@@ -35,7 +40,7 @@ class ImageStack(Stack):
     @property
     def removal_command(self) -> str:
         """The command that removes all that it has in Azure."""
-        return f"pulumi -C {self.project} destroy --stack {self.name}"
+        return f"{self.pulumi_command} destroy --stack {self.name}"
 
 
 @command(
@@ -63,7 +68,7 @@ def build(
     chosen = _open(context, stack)
     update = ["up", "--yes", "--stack", chosen.name]
     if dry_run:
-        output.steps([f"pulumi -C {chosen.project} {' '.join(update)}"], json=False)
+        output.steps([f"{chosen.pulumi_command} {' '.join(update)}"], json=False)
         return
     from playbooks.pulumi.recover import recover
     from playbooks.pulumi.run import pulumi, retry_while_busy

@@ -63,6 +63,11 @@ class Stack:
         return "ranklift"
 
     @property
+    def pulumi_command(self) -> str:
+        """The words that begin a command of plain Pulumi on its program."""
+        return "pulumi"
+
+    @property
     def update_command(self) -> str:
         """The command that continues an update of it, after repairs where Pulumi was killed."""
         return f"fab up --stack {self.name}"

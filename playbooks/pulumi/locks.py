@@ -75,9 +75,12 @@ class Lock:
 
 
 class InUse(RetryError):
-    """Another command works on the stack; ``holders`` are its locks, empty where the backend names none."""
+    """Another command works on the stack; ``holders`` are its locks, empty where the backend names none.
 
-    def __init__(self, stack: str, holders: tuple[Lock, ...]) -> None:
+    ``pulumi`` begins a command on its program.
+    """
+
+    def __init__(self, stack: str, holders: tuple[Lock, ...], pulumi: str = "pulumi") -> None:
         self.holders = holders
         whose = "; ".join(map(str, holders)) or "Pulumi does not name its holder"
         lines = [
@@ -88,14 +91,14 @@ class InUse(RetryError):
         if away:
             # Whether it lives cannot be known here, and nothing else would ever remove such a lock.
             lines.append(
-                f"only if {' and '.join(away)} was switched off meanwhile: `pulumi cancel --stack {stack}`"
+                f"only if {' and '.join(away)} was switched off meanwhile: `{pulumi} cancel --stack {stack}`"
             )
         unseen = [str(one.process) for one in holders if one.holder == "not here"]
         if unseen:
             lines.append(
                 f"no process {' or '.join(unseen)} that is as old as the lock runs here: it was killed, or "
                 "runs in another container with this host name; only if no command uses the stack any "
-                f"more: `pulumi cancel --stack {stack}`"
+                f"more: `{pulumi} cancel --stack {stack}`"
             )
         super().__init__("\n".join(lines))
 
@@ -149,8 +152,8 @@ def locks(stack: Stack) -> tuple[Lock, ...]:
     return tuple(found)
 
 
-def in_use_from(stack: str, refusal: str) -> InUse:
-    """Return the error for Pulumi's refusal.
+def in_use_from(stack: str, refusal: str, pulumi: str = "pulumi") -> InUse:
+    """Return the error for Pulumi's refusal; ``pulumi`` as in :class:`InUse`.
 
     >>> print(in_use_from("dev", "error: the stack is currently locked by 1 lock(s). Either …\\n"
     ...            "file:///be/1.json: created by ann@desk (pid 7) at 2026-11-22T00:30:00Z").holders[0])
@@ -162,6 +165,7 @@ def in_use_from(stack: str, refusal: str) -> InUse:
             Lock(int(one["process"]), one["host"], one["who"], one["since"])
             for one in _HOLDER.finditer(refusal)
         ),
+        pulumi,
     )
 
 

@@ -33,7 +33,7 @@ def recover(stack: Stack) -> None:
     found = locks(stack)
     held = tuple(one for one in found if not one.is_left)
     if held:
-        raise InUse(stack.name, held)
+        raise InUse(stack.name, held, stack.pulumi_command)
     for lock in found:
         output.progress(f"process {lock.process} was killed while it held the lock of stack {stack.name}")
         if lock.path is not None:  # this one alone: `pulumi cancel` would remove another command's as well
@@ -69,7 +69,7 @@ def _remove(stack: Stack, state: Mapping[str, Any], begun: Sequence[Mapping[str,
         raise RankliftError(
             f"stack {stack.name}: Pulumi was killed while it created {created}, "
             "and whether it exists in Azure is not known; if the portal shows it, delete it there, then run "
-            f"`pulumi refresh --clear-pending-creates --stack {stack.name}`"
+            f"`{stack.pulumi_command} refresh --clear-pending-creates --stack {stack.name}`"
         )
     client = clients.resource_client(subscription[1], stack.environment)
     for one in begun:

@@ -143,7 +143,7 @@ def pulumi(
         raise TookTooLong(stack, limit, watch.left)
     if exit_status != 0:
         if errors.refusal:
-            raise in_use_from(stack.name, errors.refusal.decode("utf-8", "replace"))
+            raise in_use_from(stack.name, errors.refusal.decode("utf-8", "replace"), stack.pulumi_command)
         if exit_status < 0:
             raise _killed(stack, signal.Signals(-exit_status), watch.under_way())
         failed = watch.progress.failed

@@ -109,7 +109,12 @@ def test_it_waits_for_another_command_that_holds_this_programs_lock(
     with pytest.raises(Exit):
         images.build(Context(), stack="gpu")
     assert f"another command is using it (process {os.getpid()} of ann" in capsys.readouterr().err
-    assert project.calls == ["stack ls --json --non-interactive"]
+    (locks / "1.json").write_text(json.dumps({**lock, "hostname": "elsewhere"}))
+    with pytest.raises(Exit):
+        images.build(Context(), stack="gpu")
+    cancel = f"`pulumi -C {project.program} cancel --stack gpu`"
+    assert f"only if elsewhere was switched off meanwhile: {cancel}" in capsys.readouterr().err
+    assert project.calls == ["stack ls --json --non-interactive"] * 2
 
 
 @pytest.mark.parametrize(
