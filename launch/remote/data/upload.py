@@ -18,12 +18,11 @@ import hashlib
 import http.client
 import json
 import os
-import stat
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import BinaryIO, NamedTuple, TypedDict
+from typing import BinaryIO, TypedDict
 from urllib.parse import quote, unquote, urlsplit
 from xml.etree import ElementTree
 
@@ -34,12 +33,11 @@ from launch.remote.base.records import UploadRecord
 from launch.remote.data import faults
 from launch.remote.data.blob import Blobs
 from launch.remote.data.faults import FetchError
+from launch.remote.data.output_files import OutputFile, local_files
 from launch.remote.data.requests import BODY_BYTES, Web
 
-__all__ = ["UploadRequest", "blob_name", "local_files", "serve"]
+__all__ = ["UploadRequest", "blob_name", "serve"]
 
-TREES = ("logs", "outputs")
-"""Folders of a job that are uploaded as a whole."""
 _BLOCK = 8 << 20
 _MOST_BLOCKS = 50_000
 _AT_ONCE = 8
@@ -55,15 +53,6 @@ class UploadRequest(TypedDict):
 
     node: str
     uploads: list[UploadRecord]
-
-
-class _Local(NamedTuple):
-    upload: int
-    """Index of its upload."""
-    path: str
-    """Below the upload's folder; empty where the upload is a file."""
-    place: str
-    """On this node."""
 
 
 def serve(job: str, stdin: BinaryIO) -> int:
@@ -102,67 +91,6 @@ def _send(answer: Mapping[str, object]) -> None:
     write_all(1, json.dumps(answer).encode() + b"\n")
 
 
-def local_files(folder: str, uploads: list[UploadRecord]) -> tuple[list[_Local], list[str]]:
-    """Return a node's files of each upload, and why others are not among them.
-
-    An output with a place of its own is not part of the whole.
-    """
-    own = {one["name"] for one in uploads if one["name"]}
-    found: list[_Local] = []
-    skipped: list[str] = []
-    for index, upload in enumerate(uploads):
-        unread: list[OSError] = []
-        if upload["name"]:
-            tops = {"": os.path.join(folder, "outputs", upload["name"])}
-        else:
-            tops = {tree: os.path.join(folder, tree) for tree in TREES}
-        for prefix, top in tops.items():
-            for place in _walk(top, unread):
-                path = os.path.join(prefix, os.path.relpath(place, top)) if place != top else prefix
-                parts = path.split("/")
-                if not upload["name"] and parts[0] == "outputs" and own & set(parts[1:2]):
-                    continue
-                problem = _problem(place, path)
-                if problem:
-                    skipped.append(f"{path or upload['name']}: {problem}")
-                else:
-                    found.append(_Local(index, path, place))
-        for one in unread:
-            if one.errno != errno.ENOENT:  # a job that runs removes its old checkpoints
-                skipped.append(f"{os.path.relpath(one.filename, folder)}: {one.strerror}")
-    return found, skipped
-
-
-def _walk(top: str, unread: list[OSError]) -> Iterator[str]:
-    """Yield what is not a folder at or below ``top``; add to ``unread`` what cannot be listed."""
-    if os.path.lexists(top) and not (os.path.isdir(top) and not os.path.islink(top)):
-        yield top
-        return
-    for folder, folders, files in os.walk(top, onerror=unread.append):
-        for name in sorted(files):
-            yield os.path.join(folder, name)
-        for name in sorted(folders):
-            if os.path.islink(os.path.join(folder, name)):
-                yield os.path.join(folder, name)
-        folders.sort()
-
-
-def _problem(place: str, path: str) -> str:
-    try:
-        mode = os.lstat(place).st_mode
-    except OSError as error:
-        return error.strerror or str(error)
-    if stat.S_ISLNK(mode):
-        return "is a link, which storage does not have"
-    if not stat.S_ISREG(mode):
-        return "is a socket, a pipe or a device"
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return "has a name that is not UTF-8, which storage does not take"
-    return ""
-
-
 def blob_name(folder: str, path: str, node: str) -> str:
     """Return the name of a blob for a file; with a ``node``, of that node's copy beside another's.
 
@@ -188,17 +116,18 @@ class _Sending:
         self._blocks = ThreadPoolExecutor(_AT_ONCE)
         self._room = threading.Semaphore(2 * _AT_ONCE)
 
-    def send(self, found: list[_Local]) -> list[str]:
+    def send(self, found: list[OutputFile]) -> list[str]:
         """Send all files; return why some are not in storage."""
         errors: list[str] = []
-        used = sorted({one.upload for one in found})
-        try:
-            for index in used:
+        refused: set[int] = set()
+        for index in sorted({one.upload for one in found}):
+            try:
                 self._targets[index].look()
-        except FetchError as error:
-            return [error.reason]
+            except FetchError as error:
+                refused.add(index)
+                errors.append(error.reason)
         with ThreadPoolExecutor(_AT_ONCE) as pool, self._blocks:
-            for problem in pool.map(self._try, found):
+            for problem in pool.map(self._try, [one for one in found if one.upload not in refused]):
                 if problem and problem not in errors:
                     errors.append(problem)
         return errors
@@ -212,7 +141,7 @@ class _Sending:
         while not ended.wait(_BEAT_S):
             _send({"t": "progress", **self.counts()})
 
-    def _try(self, file: _Local) -> str:
+    def _try(self, file: OutputFile) -> str:
         target = self._targets[file.upload]
         node = self._node if (file.upload, file.path) in self._renamed else ""
         name = blob_name(target.folder, file.path, node)
@@ -292,6 +221,8 @@ class _Target:
         self.folder = unquote(path).rstrip("/")
         self.known: dict[str, tuple[int, str]] = {}
         """By blob, its length and MD5."""
+        self._away = ""
+        """Why nothing more is sent: storage stayed busy or silent, and each file would wait as long again."""
         root = f"https://{address.netloc}/{container}"
         self._blobs = Blobs(
             {"name": "", "kind": "folder", "service": "blob", "url": root, "auth": "identity"},
@@ -337,10 +268,13 @@ class _Target:
     ) -> bytes:
         """Return the body of storage's answer, empty for what ``is_optional`` and not there.
 
-        Try again, later each time, while storage is busy. Raise :class:`FetchError`.
+        Try again, later each time, while storage is busy, but not once it stayed so. Raise
+        :class:`FetchError`.
         """
         given = {"Content-Length": str(len(body)), **(headers or {})} if method == "PUT" else {}
         for number in range(_TRIES):
+            if self._away:
+                raise FetchError(faults.BUSY, self._away)
             try:
                 answer = self._blobs.request(method, name, query, given, body)
                 if answer.status in (_OK, _CREATED):
@@ -357,7 +291,8 @@ class _Target:
                 last = error
             if number + 1 < _TRIES:
                 time.sleep(max(last.wait, min(2.0**number, _LONGEST_PAUSE_S)))
-        raise last
+        self._away = self._away or last.reason
+        raise FetchError(last.fault, self._away)
 
 
 _KEYS = ("Content-Length", "Content-MD5")

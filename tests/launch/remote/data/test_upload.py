@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from launch.remote.data.upload import blob_name, local_files
+from launch.remote.data.output_files import local_files
+from launch.remote.data.upload import blob_name
 from tests.launch.remote.data.storage_server import Fault, Storage
 
 JOB = "train-1"
@@ -43,8 +44,11 @@ def node(outputs: Path, storage: Storage) -> Node:
     """Uploads as the node does; gives the last line of its answer."""
     storage.containers.add("results")
 
-    def run(path: str = f"results/{JOB}", name: str = "", renamed: Any = ()) -> dict[str, Any]:
-        request = {"node": "node000001", "uploads": [{"name": name, "url": f"{storage.url}/{path}"}]}
+    def run(
+        path: str = f"results/{JOB}", name: str = "", renamed: Any = (), more: Any = ()
+    ) -> dict[str, Any]:
+        places = [*more, {"name": name, "url": f"{storage.url}/{path}"}]
+        request = {"node": "node000001", "uploads": places}
         lines = [json.dumps(request), json.dumps(list(renamed)), ""]
         with subprocess.Popen(
             [sys.executable, "-c", NODE, JOB],
@@ -121,6 +125,35 @@ def test_a_busy_storage_is_asked_again(node: Node, outputs: Path, storage: Stora
     storage.fault = busy
     assert node()["errors"] == []
     assert storage.blobs[f"results/{JOB}/outputs/small"] == b"small"
+
+
+def test_a_storage_that_stays_away_is_not_asked_for_every_file(
+    node: Node, outputs: Path, storage: Storage
+) -> None:
+    for number in range(100):
+        (outputs / str(number)).write_text(str(number))
+    asked: list[str] = []
+
+    def away(method: str, path: str, _query: str) -> Fault | None:
+        asked.append(path)
+        return Fault(503, "ServerBusy") if method == "PUT" else None
+
+    storage.fault = away
+    (why,) = node()["errors"]
+    assert "the storage answers HTTP 503" in why
+    assert len(asked) < 80
+
+
+def test_a_refused_place_keeps_no_other_output_from_its_own(
+    outputs: Path, node: Node, storage: Storage
+) -> None:
+    (outputs / "log").touch()
+    (outputs / "model").write_bytes(b"weights")
+    request = [{"name": "log", "url": f"{storage.url}/other/log"}]
+    found = node("results/model", "model", more=request)
+    assert (found["files"], len(found["errors"])) == (1, 1)
+    assert "ContainerNotFound" in found["errors"][0]
+    assert storage.blobs == {"results/model": b"weights"}
 
 
 def test_an_output_goes_to_its_own_place_and_not_with_the_whole(outputs: Path) -> None:

@@ -1,0 +1,88 @@
+"""A node's files of a job that go to storage, and what storage cannot hold."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from launch.remote.base.records import UploadRecord
+
+__all__ = ["OutputFile", "local_files"]
+
+TREES = ("logs", "outputs")
+"""Folders of a job that are uploaded as a whole."""
+
+
+class OutputFile(NamedTuple):
+    """A file of an upload."""
+
+    upload: int
+    """Index of its upload."""
+    path: str
+    """Below the upload's folder; empty where the upload is a file."""
+    place: str
+    """On this node."""
+
+
+def local_files(folder: str, uploads: list[UploadRecord]) -> tuple[list[OutputFile], list[str]]:
+    """Return a node's files of each upload, and why others are not among them.
+
+    An output with a place of its own is not part of the whole.
+    """
+    own = {one["name"] for one in uploads if one["name"]}
+    found: list[OutputFile] = []
+    skipped: list[str] = []
+    for index, upload in enumerate(uploads):
+        unread: list[OSError] = []
+        if upload["name"]:
+            tops = {"": os.path.join(folder, "outputs", upload["name"])}
+        else:
+            tops = {tree: os.path.join(folder, tree) for tree in TREES}
+        for prefix, top in tops.items():
+            for place in _walk(top, unread):
+                path = os.path.join(prefix, os.path.relpath(place, top)) if place != top else prefix
+                parts = path.split("/")
+                if not upload["name"] and parts[0] == "outputs" and own & set(parts[1:2]):
+                    continue
+                problem = _problem(place, path)
+                if problem:
+                    skipped.append(f"{path or upload['name']}: {problem}")
+                else:
+                    found.append(OutputFile(index, path, place))
+        for one in unread:
+            if one.errno != errno.ENOENT:  # a job that runs removes its old checkpoints
+                skipped.append(f"{os.path.relpath(one.filename, folder)}: {one.strerror}")
+    return found, skipped
+
+
+def _walk(top: str, unread: list[OSError]) -> Iterator[str]:
+    """Yield what is not a folder at or below ``top``; add to ``unread`` what cannot be listed."""
+    if os.path.lexists(top) and not (os.path.isdir(top) and not os.path.islink(top)):
+        yield top
+        return
+    for folder, folders, files in os.walk(top, onerror=unread.append):
+        for name in sorted(files):
+            yield os.path.join(folder, name)
+        for name in sorted(folders):
+            if os.path.islink(os.path.join(folder, name)):
+                yield os.path.join(folder, name)
+        folders.sort()
+
+
+def _problem(place: str, path: str) -> str:
+    try:
+        mode = os.lstat(place).st_mode
+    except OSError as error:
+        return error.strerror or str(error)
+    if stat.S_ISLNK(mode):
+        return "is a link, which storage does not have"
+    if not stat.S_ISREG(mode):
+        return "is a socket, a pipe or a device"
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return "has a name that is not UTF-8, which storage does not take"
+    return ""
