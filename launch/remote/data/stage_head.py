@@ -8,6 +8,7 @@ hold the data already, no node is asked. A lock per dataset lets two jobs wait f
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import queue
@@ -57,7 +58,7 @@ class _Dataset:
 
     def __init__(self, source: StageSource, query: str, files: list[File], is_cut: bool) -> None:
         self.source, self.files = source, files
-        self.id = dataset_id(source["url"], files)
+        self.id = dataset_id(_address(source, query, files), files)
         self.header: DatasetHeader = {"id": self.id, "source": source, "query": query, "is_cut": is_cut}
         self.sizes = [part.size for part in cut(files, is_cut=is_cut)]
 
@@ -73,6 +74,18 @@ class _Dataset:
             "files": len(self.files),
             "etag": self.files[0].etag if is_file else "",
         }
+
+
+def _address(source: StageSource, query: str, files: Sequence[File]) -> str:
+    """Return what the data's id stands for beside what storage says of the files."""
+    if source["service"] == "blob":
+        return source["url"]
+    found = source["url"]
+    if query:  # it may name the file; a SAS names none
+        found += "?" + hashlib.sha256(query.encode()).hexdigest()
+    if not all(file.etag for file in files):  # nothing says that the content is the one of the last time
+        found += "#" + os.urandom(8).hex()
+    return found
 
 
 def serve(stdin: BinaryIO) -> int:

@@ -164,6 +164,26 @@ def test_a_file_of_any_web_server(storage: Storage, cluster: Make, ranges: bool,
     assert storage.sent <= 5 * MiB * (2 if not ranges else 1) + 1
 
 
+def test_a_web_file_that_its_query_names_is_another_one(storage: Storage, cluster: Make) -> None:
+    storage.put("files/get", b"one")
+    nodes = cluster(1)
+    asked = [nodes.source("files/get", "file", "web", name=name) for name in ("a", "b")]
+    a, b = nodes.stage(*asked, sas={"a": "id=1", "b": "id=2"})["data"]
+    assert a["id"] != b["id"]
+    assert nodes.stage(asked[0], sas={"a": "id=1"})["from_storage"] == 0
+
+
+def test_a_web_file_without_a_tag_is_never_taken_for_the_one_that_is_there(
+    storage: Storage, cluster: Make
+) -> None:
+    storage.tags = False
+    nodes = cluster(1)
+    for content in (b"old", b"new"):
+        storage.put("files/a", content)
+        staged = nodes.stage(nodes.source("files/a", "file", "web"))["data"][0]
+        assert nodes.data(0, f"{staged['id']}/a").read_bytes() == content
+
+
 def test_nothing_is_left_running(storage: Storage, cluster: Make) -> None:
     fill(storage, 2)
     nodes = cluster(2)
