@@ -246,9 +246,11 @@ class _Watch:
                     exit_status = process.wait(_POLL_S)
                 except subprocess.TimeoutExpired:
                     self._note.update()
-                    if self._gate is not None:
-                        self._gate.attend()
                     self._read()
+                    if self._gate is not None:
+                        if self.progress.cancelled is not None:
+                            self._refuse("interrupted")
+                        self._gate.attend()
                     self._enforce_limit(process)
                     continue
             except KeyboardInterrupt:

@@ -85,6 +85,23 @@ def test_ctrl_c_that_pulumi_reads_during_its_preview_changes_nothing(
     assert capfd.readouterr().err.endswith("\ninterrupted before anything was changed\n")
 
 
+def test_after_ctrl_c_that_pulumi_reads_nothing_is_removed_for_a_program_that_arrives_later(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The program goes on while Pulumi waits for it to end."""
+    removed: list[str] = []
+    arrive = f"touch $RANKLIFT_GATE/came; until cp $RANKLIFT_GATE/answer {tmp_path}; do sleep 0.05; done"
+    with pytest.raises(Interrupted) as caught:
+        pulumi(
+            stack(tmp_path, CANCELLING, then=f"sleep 0.5; {{ {arrive}; }} 2>/dev/null; exit 1"),
+            ["up", "--yes"],
+            before=lambda: removed.append("a node"),
+        )
+    assert (caught.value.code, caught.value.has_begun, removed) == (130, False, [])
+    assert (tmp_path / "answer").read_text() == "nothing was updated: interrupted"
+    assert capfd.readouterr().err.endswith("\ninterrupted before anything was changed\n")
+
+
 def test_ctrl_c_names_the_command_that_continues_once(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
