@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import os
 import select
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import IO
+from contextlib import contextmanager
+from types import FrameType
+from typing import IO, Any
 
 from paramiko import Channel
 
@@ -19,7 +23,9 @@ from launch.remote.base import timing
 __all__ = ["KEPT_BYTES", "DeadlinePassed", "Tail", "exchange"]
 
 _POLL_S = 0.005
+_STATUS_POLL_S = 0.1
 _CHUNK = 1 << 18
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 KEPT_BYTES = 1 << 20
@@ -55,6 +61,55 @@ class DeadlinePassed(Exception):
     """The caller's time limit has passed."""
 
 
+class _SafeSignals:
+    """Handlers of signals, called between calls of paramiko only.
+
+    An exception from a handler inside one leaves a lock of its transport taken (bugs.python.org/issue29988),
+    and the end of the connection then waits for that lock without end.
+    """
+
+    def __init__(self) -> None:
+        self._handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
+        self._arrived: list[int] = []
+        self._is_safe = False
+
+    def __enter__(self) -> _SafeSignals:
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                handler = signal.getsignal(number)
+                if callable(handler):
+                    self._handlers[number] = handler
+                    signal.signal(number, self._keep)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._handlers.items():
+            if getattr(signal.getsignal(number), "__self__", None) is self:  # a handler may have set another
+                signal.signal(number, handler)
+        self._call()
+
+    def _keep(self, number: int, frame: FrameType | None) -> None:
+        if self._is_safe:
+            self._handlers[number](number, frame)
+        else:
+            self._arrived.append(number)
+
+    def _call(self) -> None:
+        while self._arrived:
+            number = self._arrived.pop(0)
+            self._handlers[number](number, None)
+
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Call the handlers of signals that have arrived, and of those that arrive in the block."""
+        self._is_safe = True
+        try:
+            self._call()
+            yield
+        finally:
+            self._is_safe = False
+
+
 def exchange(
     channel: Channel,
     on_stdout: Callable[[bytes], object],
@@ -71,40 +126,50 @@ def exchange(
     Raises :class:`DeadlinePassed`.
     """
     stderr = Tail()
-    feed = _Feed(channel, stdin)
     ready = select.poll()
     ready.register(channel.fileno(), select.POLLIN)
     received = time.monotonic()
-    while True:
-        # Check for the end first: all data before it is in the buffers by then.
-        ended = channel.closed or (channel.eof_received and channel.status_event.is_set())
-        moved = _receive(channel, on_stdout, stderr) or feed.push()
-        now = time.monotonic()
-        if ended and not moved:
-            return stderr
-        if deadline is not None and now > deadline:
-            raise DeadlinePassed
-        if moved:
-            received = now
-            continue
-        if now - received > timing.OPERATOR_SILENT_S:
-            ask_alive()
-            received = time.monotonic()
-        # paramiko wakes us for what arrives, not for room to send.
-        waits = feed.waits_for is not None and not channel.eof_received
-        patience = timing.OPERATOR_SILENT_S if feed.done or waits else _POLL_S
-        if deadline is not None:
-            patience = min(patience, deadline - now)
-        if channel.eof_received:
-            # Its descriptor stays readable from here on; only the status, or the close, is missing.
-            channel.status_event.wait(max(0.001, patience))
-            continue
-        descriptor = feed.waits_for
-        if descriptor is not None:
-            ready.register(descriptor, select.POLLIN)
-        ready.poll(max(1.0, patience * 1000))
-        if descriptor is not None:
-            ready.unregister(descriptor)
+    with _SafeSignals() as signals:
+        feed = _Feed(channel, stdin, signals)
+
+        def pass_on(data: bytes) -> None:
+            with signals.handled():
+                on_stdout(data)
+
+        while True:
+            with signals.handled():
+                pass
+            # Check for the end first: all data before it is in the buffers by then.
+            ended = channel.closed or (channel.eof_received and channel.status_event.is_set())
+            moved = _receive(channel, pass_on, stderr) or feed.push()
+            now = time.monotonic()
+            if ended and not moved:
+                return stderr
+            if deadline is not None and now > deadline:
+                raise DeadlinePassed
+            if moved:
+                received = now
+                continue
+            if now - received > timing.OPERATOR_SILENT_S:
+                with signals.handled():
+                    ask_alive()
+                received = time.monotonic()
+            # paramiko wakes us for what arrives, not for room to send.
+            waits = feed.waits_for is not None and not channel.eof_received
+            patience = timing.OPERATOR_SILENT_S if feed.done or waits else _POLL_S
+            if deadline is not None:
+                patience = min(patience, deadline - now)
+            if channel.eof_received:
+                # Its descriptor stays readable from here on; only the status, or the close, is missing.
+                channel.status_event.wait(max(0.001, min(patience, _STATUS_POLL_S)))
+                continue
+            descriptor = feed.waits_for
+            if descriptor is not None:
+                ready.register(descriptor, select.POLLIN)
+            with signals.handled():
+                ready.poll(max(1.0, patience * 1000))
+            if descriptor is not None:
+                ready.unregister(descriptor)
 
 
 def _receive(channel: Channel, on_stdout: Callable[[bytes], object], stderr: Tail) -> bool:
@@ -121,8 +186,10 @@ def _receive(channel: Channel, on_stdout: Callable[[bytes], object], stderr: Tai
 class _Feed:
     """The data that is still to be sent."""
 
-    def __init__(self, channel: Channel, stdin: bytes | IO[bytes] | int | None) -> None:
-        self._channel = channel
+    def __init__(
+        self, channel: Channel, stdin: bytes | IO[bytes] | int | None, signals: _SafeSignals
+    ) -> None:
+        self._channel, self._signals = channel, signals
         self._descriptor = stdin if isinstance(stdin, int) else None
         self._chunks = iter(()) if isinstance(stdin, int) else _chunks(stdin)
         self.waits_for: int | None = None
@@ -136,7 +203,8 @@ class _Feed:
             return False
         try:
             if not self._pending:
-                self._pending = memoryview(self._next())
+                with self._signals.handled():
+                    self._pending = memoryview(self._next())
             if self.waits_for is not None:
                 return False
             if self._pending:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import socket
 import threading
 import time
@@ -140,6 +141,43 @@ def test_what_the_receiver_raises_goes_through(host: SshHost) -> None:
     with pytest.raises(BrokenPipeError):
         host.stream(["echo", "hi"], full, timeout=30)
     assert host.run(["echo", "still there"], timeout=30).stdout == b"still there\n"
+
+
+def test_ctrl_c_ends_no_call_of_paramiko_half_way(host: SshHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock would stay taken for which the end of the connection waits."""
+    receive, received = paramiko.Channel.recv, []
+
+    def recv(channel: paramiko.Channel, size: int) -> bytes:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.05)
+        received.append(receive(channel, size))
+        return received[-1]
+
+    handler = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(paramiko.Channel, "recv", recv)
+    with pytest.raises(KeyboardInterrupt):
+        host.run(["echo", "here"], timeout=30)
+    assert received == [b"here\n"]
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_ctrl_c_does_not_wait_for_a_receiver(host: SshHost) -> None:
+    def wait(_: bytes) -> None:
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        time.sleep(60)
+
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        host.stream(["echo", "here"], wait, timeout=90)
+    assert time.monotonic() - began < 30
+
+
+def test_ctrl_c_ends_a_command_that_says_nothing(host: SshHost) -> None:
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        host.run(["sleep", "60"], timeout=90)
+    assert time.monotonic() - began < 30
 
 
 def test_one_connection_serves_many_commands(host: SshHost) -> None:
