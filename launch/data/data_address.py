@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from launch.data.data_spec import (
     Address,
@@ -39,7 +39,9 @@ _HOST = re.compile(r"([a-z0-9]{3,24}(?:\.z[0-9]+)?)\.(?:blob|dfs)\.(core\.window
 _HADOOP = re.compile(r"(?:wasbs?|abfss?)://([^@/]+)@([^/]+)(?:/(.*))?", re.DOTALL)
 _USER = re.compile(r"(?<=://)[^/@?]*@")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_SIGNED = re.compile(r"(^|&)sig=")
+_RESERVED = "/%:@!$&'()*+,;=?"
+"""Characters that an address has as they are: RFC 3986, section 3.3."""
+_SIGNED, _SIGNED_PATH = re.compile(r"(^|&)sig="), re.compile(r"\?(.*&)?sig=")
 _FORMS = (
     "azureml://datastores/NAME/paths/PATH, azureml:NAME:VERSION, https://…, wasbs://…, abfss://… or file://…"
 )
@@ -88,6 +90,9 @@ def read_address(key: str, text: str) -> Address:
     name = scheme[1].lower()
     if name == "file":
         return NodePath(_node_path(text, wrong))
+    if name not in ("http", "https") and _SIGNED_PATH.search(text):
+        remedy = "give --sas-file FILE with the https: address and its SAS"
+        raise wrong("holds a SAS as part of a name", remedy)
     if name == "azureml":
         return _azureml(text, wrong)
     if name in ("wasb", "wasbs", "abfs", "abfss"):
@@ -145,14 +150,16 @@ def _https(text: str, wrong: Callable[[str, str], InputError]) -> Address:
         host, _ = parts.hostname or "", parts.port
     except ValueError:
         raise wrong("is not an address", "write https://HOST/PATH") from None
-    if not host or parts.username is not None or parts.fragment or _CONTROL.search(text) or " " in text:
+    is_plain = parts.netloc.isascii() and not _CONTROL.search(text) and " " not in text
+    if not host or parts.username is not None or parts.fragment or not is_plain:
         raise wrong(
-            "has no host, a name and password, a fragment, or a blank",
+            "has no host, a name and password, a fragment, a blank, or a host that is not ASCII",
             "write https://HOST/PATH, with %20 for a blank",
         )
     account = _account(parts.netloc)
     if account is None:
-        return WebAddress(f"https://{parts.netloc}{parts.path or '/'}", parts.query)
+        path, query = (quote(one, safe=_RESERVED) for one in (parts.path or "/", parts.query))
+        return WebAddress(f"https://{parts.netloc}{path}", query)
     if parts.query and not _SIGNED.search(parts.query):
         raise wrong("names a version or a snapshot of a blob", "give the address without its query")
     container, _, path = parts.path.lstrip("/").partition("/")

@@ -17,7 +17,7 @@ from launch.remote.data.stage_request import StageSource
 __all__ = ["WebFile"]
 
 _OK, _PARTIAL, _UNSATISFIABLE, _FOUND = 200, 206, 416, (301, 302, 303, 307, 308)
-_REDIRECTS = 5
+_REFUSED, _REDIRECTS = (401, 403, 404, 410), 5
 
 
 class WebFile:
@@ -26,7 +26,7 @@ class WebFile:
 
     def __init__(self, source: StageSource, query: str, web: Web) -> None:
         self._source, self._web = source, web
-        self._url = f"{source['url']}?{query}" if query else source["url"]
+        self._url = self._address = f"{source['url']}?{query}" if query else source["url"]
         self.is_cut = False
 
     def files(self) -> list[File]:
@@ -62,16 +62,36 @@ class WebFile:
         copy_body(answer, size, sink, shown)
 
     def _ask(self, headers: dict[str, str]) -> http.client.HTTPResponse:
-        url, shown = self._url, self._source["url"]
+        answer = self._follow(self._url, headers)
+        if answer.status in _REFUSED and self._url != self._address:
+            # What a server redirects to is often signed, for some minutes.
+            answer = self._follow(self._address, headers)
+        return answer
+
+    def _follow(self, url: str, headers: dict[str, str]) -> http.client.HTTPResponse:
+        shown = self._source["url"]
         for _ in range(_REDIRECTS):
             answer = self._web.ask("GET", url, {"Accept-Encoding": "identity", **headers}, shown)
             if answer.status not in _FOUND:
                 self._url = url
                 return answer
-            url = urljoin(url, answer.headers.get("Location", ""))
-            if urlsplit(url).scheme != "https":
-                raise FetchError(faults.REFUSED, f"{shown}: the server leads to an address without TLS")
+            found = _joined(url, answer.headers.get("Location", ""))
+            if found is None:
+                why = "the server leads to what is not an https: address"
+                raise FetchError(faults.REFUSED, f"{shown}: {why}")
+            url = found
         raise FetchError(faults.REFUSED, f"{shown}: over {_REDIRECTS} redirections")
+
+
+def _joined(url: str, location: str) -> str | None:
+    """Return where a redirection leads; None for what cannot be asked for."""
+    try:
+        found = urljoin(url, location)
+        parts = urlsplit(found)
+        is_address = parts.scheme == "https" and bool(parts.hostname)
+    except ValueError:
+        return None
+    return found if is_address and found.isascii() and found.isprintable() and " " not in found else None
 
 
 def _tag(answer: http.client.HTTPResponse) -> str:

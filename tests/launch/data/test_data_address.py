@@ -50,6 +50,10 @@ ACME = "https://acme.blob.core.windows.net"
         ("abfss://data@acme.dfs.core.windows.net/a", BlobAddress(ACME, "data", "a")),
         ("https://example.com/a.csv", WebAddress("https://example.com/a.csv")),
         ("https://example.com/a.csv?dl=1", WebAddress("https://example.com/a.csv", "dl=1")),
+        (
+            "https://example.com/ä%20b.csv?q=ä%2F",
+            WebAddress("https://example.com/%C3%A4%20b.csv", "q=%C3%A4%2F"),
+        ),
         ("file:///mnt/data", NodePath("/mnt/data")),
     ],
 )
@@ -79,6 +83,7 @@ def test_what_has_no_scheme_is_a_path_of_this_machine(text: str) -> None:
         ("http://example.com/x", "is not encrypted"),
         ("https://", "has no host"),
         ("https://example.com/a b", "a blank"),
+        ("https://exämple.com/a", "a host that is not ASCII"),
         ("s3://bucket/x", "data at s3: is not fetched"),
         ("adl://acme.azuredatalakestore.net/x", "Data Lake Storage Gen1 has ended"),
         ("file:data", "is not an absolute path on the nodes"),
@@ -100,6 +105,9 @@ def test_a_wrong_address_is_refused_with_its_remedy(text: str, problem: str) -> 
         "https://me:SECRET@example.com/x",
         f"{ACME}/data/x?sig=SECRET#part",
         "s3://bucket/x?sig=SECRET",
+        "wasbs://data@acme.blob.core.windows.net/x?sv=1&sig=SECRET",
+        "abfss://data@acme.dfs.core.windows.net/x?sig=SECRET",
+        "azureml://datastores/big/paths/x?sv=1&sig=SECRET",
     ],
 )
 def test_no_secret_is_in_an_error_or_shown(text: str) -> None:

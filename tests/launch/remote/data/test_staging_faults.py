@@ -251,6 +251,40 @@ def test_a_web_file_that_is_not_there_is_refused(storage: Storage, cluster: Make
     assert "the server answers HTTP 404" in answer["reason"]
 
 
+def test_a_redirection_that_ends_is_asked_for_again(storage: Storage, cluster: Make) -> None:
+    storage.put("files/signed", os.urandom(8 * MiB))
+    left = [0]
+
+    def redirect(_method: str, path: str, _range: str) -> Fault | None:
+        if path == "files/big.bin":
+            left[0] = 3
+            return Fault(302, "", (("Location", "/files/signed?sig=VERYSECRET"),))
+        left[0] -= 1
+        return Fault(403, "") if left[0] < 0 else None
+
+    storage.fault = redirect
+    nodes = cluster(1)
+    answer = nodes.stage(nodes.source("files/big.bin", "file", "web"), downloaders=1)
+    assert answer["t"] == "staged", answer
+    found = nodes.data(0, answer["data"][0]["id"]) / "big.bin"
+    assert found.read_bytes() == storage.blobs["files/signed"]
+
+
+@pytest.mark.parametrize(
+    "target", ["/b?sig=VERYSECRET x", "/b?sig=VERYSECRET\u00e4", "https://[b?sig=VERYSECRET"]
+)
+def test_a_redirection_to_no_address_is_refused_without_it(
+    storage: Storage, cluster: Make, target: str
+) -> None:
+    storage.fault = lambda *_: Fault(302, "", (("Location", target),))
+    nodes = cluster(1)
+    staging = nodes.start(nodes.source("files/a", "file", "web"))
+    assert staging.end()["reason"] == (
+        f"{storage.url}/files/a: the server leads to what is not an https: address"
+    )
+    assert "VERYSECRET" not in str(staging.answers)
+
+
 def test_a_web_folder_is_refused(storage: Storage, cluster: Make) -> None:
     nodes = cluster(1)
     assert "is one file" in nodes.stage(nodes.source("files", "folder", "web"))["reason"]
