@@ -2,7 +2,8 @@
 
 ``~/.ranklift/data`` is a link where a node has a disk of its own, so that a path is the same on every node.
 A node does not know the jobs of other heads: each head that has data staged leaves a note, ``ID.of-HEAD``,
-and takes it back when none of its jobs uses the data (:meth:`launch.remote.store.store.Store.owe`).
+and takes it back when none of its jobs uses the data (:meth:`launch.remote.store.store.Store.owe`); that of a
+head which is gone is void after a day.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from launch.remote.data import faults
 from launch.remote.data.faults import FetchError
 from launch.remote.data.stage_request import DataListing, DataManifest, DataRemoval, StoredData
 from launch.remote.store.locks import try_lock
-from launch.remote.store.removal import removal_argv, unfinished_jobs
+from launch.remote.store.removal import is_unknown, removal_argv, unfinished_jobs
 from launch.remote.store.store import DATA, Store
 
 __all__ = [
@@ -38,6 +39,8 @@ _SHARE = 0.9
 """Part of a disk that may be in use once data are staged."""
 _FRESH_S = 600.0
 """Time after a staging in which its job may not have been submitted yet."""
+_NOTE_S = 86400.0
+"""Time after which the note of a head counts only while the head's name resolves."""
 
 
 def open_cache(disks: Sequence[str] = _DISKS) -> Store:
@@ -164,8 +167,8 @@ def remove(store: Store, name: str) -> bool:
 
     Return False where ranks of this node read them, or somebody stages them.
     """
-    with try_lock(store, name) as is_held:
-        if not is_held or store.is_held(name):
+    with try_lock(store, name) as is_held, store.unused(name) as is_unused:
+        if not (is_held and is_unused):
             return False
         store.forget([name])
         for entry in os.listdir(store.folder):
@@ -181,8 +184,19 @@ def _stored(store: Store) -> list[str]:
 
 
 def _is_idle(store: Store, name: str) -> bool:
-    noted = any(entry.startswith(f"{name}.of-") for entry in os.listdir(store.folder))
+    noted = any(
+        _counts(store, entry) for entry in os.listdir(store.folder) if entry.startswith(f"{name}.of-")
+    )
     return not noted and _age(store, name) > _FRESH_S
+
+
+def _counts(store: Store, note: str) -> bool:
+    """Return whether the head of a note may still need the data; a young note's may not resolve yet."""
+    try:
+        age = time.time() - os.stat(os.path.join(store.folder, note)).st_mtime
+    except FileNotFoundError:  # its head has just taken it back
+        return False
+    return age < _NOTE_S or not is_unknown(note.partition(".of-")[2])
 
 
 def _age(store: Store, name: str) -> float:

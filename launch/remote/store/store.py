@@ -309,7 +309,7 @@ class Store:
 
     def discard(self, snapshot: str) -> bool:
         """Move a whole snapshot to the :meth:`trash`, unless a process uses it; return whether none does."""
-        with self._unused(snapshot) as is_unused:
+        with self.unused(snapshot) as is_unused:
             if is_unused and not is_worked_in(self.path(snapshot)):
                 aside = os.path.join(self.folder, f".gone-{os.urandom(8).hex()}")
                 os.mkdir(aside, 0o700)
@@ -321,11 +321,11 @@ class Store:
 
     def is_held(self, snapshot: str) -> bool:
         """Return whether a process of this node keeps a snapshot by :func:`launch.remote.base.files.hold`."""
-        with self._unused(snapshot) as is_unused:
+        with self.unused(snapshot) as is_unused:
             return not is_unused
 
     @contextlib.contextmanager
-    def _unused(self, snapshot: str) -> Iterator[bool]:
+    def unused(self, snapshot: str) -> Iterator[bool]:
         """Keep a snapshot from being held; yield False where a process holds it already."""
         try:
             manifest = os.open(self.path(snapshot) + ".manifest", os.O_RDONLY | os.O_CLOEXEC)

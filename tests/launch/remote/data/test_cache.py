@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
@@ -82,6 +83,37 @@ def test_what_ranks_read_stays(store: Store) -> None:
     for one in held:
         one.close()
     assert cache.remove_data(["a"])["kept"] == {}
+
+
+def test_data_that_go_cannot_be_held_any_more(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole(store, "a")
+    lock, real = os.open(store.path("a") + ".manifest", os.O_RDONLY), os.unlink
+
+    def unlink(path: str) -> None:
+        if path.endswith(".manifest"):
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        real(path)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    assert cache.remove(store, "a")
+    os.close(lock)
+
+
+def test_a_note_of_a_head_that_is_gone_counts_for_a_day(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "is_unknown", lambda head: head == "gone")
+    for name in "ab":
+        whole(store, name, used_hours_ago=30)
+        store.owe(name, "gone" if name == "a" else "another")
+    with pytest.raises(FetchError, match="no room"):
+        make_room(store, bound=2 * MB)
+    before = time.time() - 25 * 3600
+    for note in ("a.of-gone", "b.of-another"):
+        os.utime(Path(store.folder) / note, (before, before))
+    assert make_room(store, bound=2 * MB) == ["a"]
+    assert store.has("b")
 
 
 def test_what_a_job_names_is_not_removed(store: Store) -> None:
