@@ -1,11 +1,13 @@
 """The upload of a job's outputs to storage from all its nodes at once, and the record of it.
 
 Every node sends its own files (:mod:`launch.remote.data.upload`). The head gives each path to the first node
-that has it; another node's file of that path is stored under the node's name.
+that has it; another node's file of that path is stored under the node's name. A path stays its node's: a lost
+node's last checkpoint must not be replaced by another node's file.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -15,6 +17,7 @@ import time
 from collections.abc import Callable
 
 from launch.remote.base import job_dir, timing
+from launch.remote.base.files import replace_file
 from launch.remote.base.node_command import start_on_node
 from launch.remote.base.records import Plan, UploadEvent, UploadRecord
 from launch.remote.log.writer import last_lines
@@ -25,6 +28,8 @@ _COLLECTED = "~/.ranklift/collected"
 """Folder of :data:`playbooks.nodes.busy.COLLECTED`: what is in storage as a whole is as good as collected."""
 _ANSWER = b'{"t": '
 """Beginning of an answer's line; a node's shell may print others before."""
+_OWNERS = "uploaded.json"
+"""File of the job's folder with the node that has each path: number of the upload, path, name."""
 _CHUNK = 1 << 16
 _POLL_S = 0.2
 
@@ -60,7 +65,7 @@ def upload_outputs(
                         node.end("the upload was cancelled")
                 if not is_named and all(node.files is not None or not node.is_open for node in nodes):
                     is_named = True
-                    _name_files(nodes)
+                    _name_files(folder, nodes)
                 report(
                     sum(node.counts["files"] for node in nodes), sum(node.counts["bytes"] for node in nodes)
                 )
@@ -137,14 +142,27 @@ def note_kept(job: str, uploads: list[UploadRecord], event: UploadEvent) -> None
     os.utime(note, ns=(after, after))
 
 
-def _name_files(nodes: list[_Node]) -> None:
-    """Send every node which of its paths an earlier node has."""
-    taken: set[tuple[int, str]] = set()
+def _name_files(folder: job_dir.Folder, nodes: list[_Node]) -> None:
+    """Send every node which of its paths another node has, or had when it was uploaded before."""
+    record = folder.file(_OWNERS)
+    names = {node.name for node in nodes}
+    owners = {key: name for key, name in _read_owners(record).items() if name in names}
     for node in nodes:
         if node.is_open and node.files is not None:
-            own = {(upload, path) for upload, path in node.files}
-            node.name_files(sorted(own & taken))
-            taken |= own
+            node.name_files(
+                sorted(key for key in node.files if owners.setdefault(key, node.name) != node.name)
+            )
+    listed = [[upload, path, name] for (upload, path), name in owners.items()]
+    with contextlib.suppress(OSError):  # on a full disk the first node that answers has a path
+        replace_file(record, json.dumps(listed).encode())
+
+
+def _read_owners(record: str) -> dict[tuple[int, str], str]:
+    try:
+        with open(record, encoding="ascii") as stream:
+            return {(upload, path): name for upload, path, name in json.load(stream)}
+    except FileNotFoundError:
+        return {}
 
 
 class _Node:

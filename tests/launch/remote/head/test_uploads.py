@@ -96,6 +96,31 @@ def test_a_node_that_is_gone_keeps_no_other_from_its_upload(nodes: Nodes, storag
     assert set(storage.blobs) == {f"results/{JOB}/outputs/rank-{number}" for number in (0, 2)}
 
 
+def test_what_a_lost_node_has_sent_is_not_replaced_by_another_nodes_file(
+    nodes: Nodes, storage: Storage
+) -> None:
+    for number in (1, 2):
+        nodes.write(number, "checkpoint", b"%d" % number)
+    nodes.upload()
+    nodes.instead[1] = ["sh", "-c", "echo No route to host >&2; exit 255"]
+    nodes.write(2, "checkpoint", b"newer")
+    nodes.upload()
+    base = f"results/{JOB}"
+    assert storage.blobs == {
+        f"{base}/outputs/checkpoint": b"1",
+        f"{base}/node000002/outputs/checkpoint": b"newer",
+    }
+
+
+def test_a_node_in_place_of_another_takes_over_its_paths(nodes: Nodes, storage: Storage) -> None:
+    nodes.write(1, "checkpoint", b"1")
+    nodes.upload()
+    nodes.plan["nodes"][1]["name"] = "node000007"
+    nodes.write(1, "checkpoint", b"newer")
+    nodes.upload()
+    assert storage.blobs == {f"results/{JOB}/outputs/checkpoint": b"newer"}
+
+
 def test_a_silent_node_is_given_up(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "COLLECT_SILENT_S", 1.5)
     nodes.instead[2] = ["sleep", "60"]
