@@ -85,4 +85,7 @@ def _problem(place: str, path: str) -> str:
         path.encode()
     except UnicodeEncodeError:
         return "has a name that is not UTF-8, which storage does not take"
+    # learn.microsoft.com rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
+    if "\\" in path or any(part.endswith(".") for part in path.split("/")):
+        return "has a backslash, or a dot at a name's end, which storage does not keep"
     return ""

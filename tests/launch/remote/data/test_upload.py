@@ -211,9 +211,14 @@ def test_what_storage_cannot_hold_is_named(node: Node, outputs: Path) -> None:
     os.mkfifo(outputs / "pipe")
     (outputs / "folder").symlink_to(".")
     Path(os.fsdecode(os.fsencode(outputs) + b"/\xff")).touch()
+    (outputs / "step 1.").mkdir()
+    (outputs / "step 1./model").touch()
+    (outputs / "a\\b").touch()
     found = node()
     assert found["files"] == 1
     assert sorted(one.partition(": ")[2].split(",")[0] for one in found["errors"]) == [
+        "has a backslash",
+        "has a backslash",
         "has a name that is not UTF-8",
         "is a link",
         "is a link",
