@@ -87,6 +87,7 @@ def hold_stored(spec: RunnerSpec) -> list[int]:
     for name in spec["data"]:
         try:
             held.append(hold(expand_home(f"~/.ranklift/data/{name}")))
+            os.utime(held[-1])  # what was used least recently goes first
         except FileNotFoundError as error:
             raise Unfit(
                 f"data {name} is not on this node: its local disk was emptied, or somebody removed it there; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -71,6 +72,15 @@ def test_a_node_that_lost_the_data_is_named_and_asked_by_the_next_launch(staged:
     assert "node000001" in state.reason
     assert head_of(staged).confirmed(ID, "") == []
     assert left_of(state.job) == []
+
+
+def test_data_that_ranks_read_were_used_last(staged: Nodes) -> None:
+    manifests = [staged.folder / node.name / f".ranklift/data/{ID}.manifest" for node in staged.nodes]
+    for manifest in manifests:
+        os.utime(manifest, (0, 0))
+    state, _ = run(staged, "true")
+    assert state.state == "SUCCEEDED", state.reason
+    assert all(manifest.stat().st_mtime > 0 for manifest in manifests)
 
 
 def test_ranks_hold_the_data(staged: Nodes) -> None:
