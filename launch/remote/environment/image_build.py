@@ -63,10 +63,11 @@ def packages_of(request: EnvironmentRequest) -> list[str]:
 
 def check_packages(request: EnvironmentRequest) -> None:
     """Refuse packages that would leave a password in the image. Raise :class:`ImageError`."""
-    if packages_of(request) and _PASSWORD.search(request["requirements"]):
+    lines = request["requirements"] + "\n" + request["constraints"]
+    if packages_of(request) and _PASSWORD.search(lines):
         raise ImageError(
-            "packages on top of an image: the password in an index's URL would stay in the image; send the "
-            "wheels with --find-links, or take an image that has the packages"
+            "packages on top of an image: the password in a URL would stay in the image; send the wheels "
+            "with --find-links, or take an image that has the packages"
         )
 
 

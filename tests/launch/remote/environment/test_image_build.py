@@ -260,8 +260,16 @@ def test_packages_are_part_of_an_images_identity(programs: Path) -> None:
     assert len(set(ids)) == 4
 
 
-def test_an_indexs_password_is_refused_since_it_would_stay_in_the_image(programs: Path) -> None:
-    lines = "--index-url https://ann:secret@index.example/simple\ntorch"
-    with pytest.raises(Failed, match="the password in an index's URL would stay in the image") as refused:
-        identity(request("train", requirements=lines), unreported)
+@pytest.mark.parametrize(
+    "lines",
+    [
+        {"requirements": "--index-url https://ann:secret@index.example/simple\ntorch"},
+        {"requirements": "torch", "constraints": "torch @ https://ann:secret@index.example/torch.whl"},
+    ],
+)
+def test_a_urls_password_is_refused_since_it_would_stay_in_the_image(
+    programs: Path, lines: dict[str, str]
+) -> None:
+    with pytest.raises(Failed, match="the password in a URL would stay in the image") as refused:
+        identity(request("train", **lines), unreported)
     assert "secret" not in str(refused.value)
