@@ -33,11 +33,14 @@ __all__ = [
 
 PROGRAM = os.path.abspath(rattler_install.__file__)
 COMPILE = (
-    "import compileall, py_compile, sys; compileall.compile_dir(sys.argv[1], quiet=2, force=True, workers=0, "
+    "import compileall, ctypes, os, py_compile, sys; own, c = os.getpid(), ctypes.CDLL(None); "
+    "os.register_at_fork(after_in_child=lambda: c.prctl(1, 9) or os.getppid() == own or os._exit(1)); "
+    "compileall.compile_dir(sys.argv[1], quiet=2, force=True, workers=0, "
     "invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)"
 )
 """Program of the environment's Python. Packages bring files compiled for their own times of change, which
-copies on other nodes do not have. What does not compile, such as templates, is left to who imports it."""
+copies on other nodes do not have. What does not compile, such as templates, is left to who imports it. Its
+workers end with it (PR_SET_PDEATHSIG): those of a killed one would wait for work for ever."""
 _PLATFORMS = {"x86_64": "linux-64", "aarch64": "linux-aarch64"}
 _STEPS = ("Solving", "Resolved", "Installed", "Downloading", "Linking", "Preparing", "Executing")
 """Beginnings of the tools' lines that are worth showing."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from launch.remote.environment import python_env
 from launch.remote.environment.build import Failed
-from launch.remote.environment.conda.conda_packages import cuda_version, specs_of
+from launch.remote.environment.conda.conda_packages import COMPILE, cuda_version, specs_of
 from launch.remote.environment.conda.conda_tools import find_conda
 from tests.launch.remote.environment.image_requests import request, unreported
 
@@ -117,6 +122,35 @@ def test_the_fastest_program_is_taken_and_one_that_only_its_variable_names(progr
 def test_python_is_always_among_them(dependencies: list[str], python: str, specs: list[str]) -> None:
     conda = json.dumps({"channels": [], "dependencies": dependencies})
     assert specs_of({"conda": conda, "python": python}) == specs
+
+
+def test_a_compilation_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
+    for number in range(100):
+        (tmp_path / f"part{number}.py").write_text("".join(f"def f{n}(x): return [x]\n" for n in range(3000)))
+    until = time.monotonic() + 10
+    with subprocess.Popen(
+        [sys.executable, "-I", "-c", COMPILE, str(tmp_path)], start_new_session=True
+    ) as compiling:
+        while not (workers := _in_session(compiling.pid) - {compiling.pid}):
+            assert compiling.poll() is None
+            assert time.monotonic() < until
+        compiling.kill()
+    try:
+        while workers & _in_session(compiling.pid):
+            assert time.monotonic() < until, "a worker waits for work"
+            time.sleep(0.05)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(compiling.pid, signal.SIGKILL)
+
+
+def _in_session(session: int) -> set[int]:
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if " Z " not in (process / "stat").read_text() and os.getsid(int(process.name)) == session:
+                found.add(int(process.name))
+    return found
 
 
 def test_without_a_driver_there_is_no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
