@@ -35,7 +35,7 @@ class Settings:
             self.errors.append(InputError(KEY + key, None, "is not set", readers.remedy(key)))
             return None
         value = self.all[key]
-        if isinstance(value, Mapping) and "secure" in value:
+        if readers.is_encrypted(value):
             remedy = f"`pulumi config set {KEY}{key} VALUE`, without --secret: settings hold no secrets"
             self.errors.append(InputError(KEY + key, None, "is encrypted", remedy))
             return None

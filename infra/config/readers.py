@@ -23,6 +23,7 @@ __all__ = [
     "fit_size",
     "image",
     "image_of",
+    "is_encrypted",
     "location",
     "node_count",
     "one_of",
@@ -61,6 +62,21 @@ _REMEDIES = {
     "sshFrom": "set it to the network you connect from, like 203.0.113.7/32, or ranklift:access to private",
     "image": "this size has no default image: set it to publisher:offer:sku:version",
 }
+
+
+def is_encrypted(value: object) -> bool:
+    """Return whether a value of a configuration file is, or contains, what Pulumi has encrypted.
+
+    Pulumi writes it as a mapping of one key (isSecureValue in pulumi/pulumi, sdk/go/common/resource/config).
+
+    >>> is_encrypted({"secure": "v1:a"}), is_encrypted([{"a": {"secure": "v1:a"}}])
+    (True, True)
+    >>> is_encrypted({"secure": "true", "team": "a"})
+    False
+    """
+    if isinstance(value, Mapping):
+        return value.keys() == {"secure"} or any(map(is_encrypted, value.values()))
+    return isinstance(value, list) and any(map(is_encrypted, value))
 
 
 def remedy(key: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.arm.pulumi_state import SCALE_SET
+from infra.config.readers import is_encrypted
 from infra.config.replacing import settings_of
 from launch.errors import InputError
 from playbooks.cli import output
@@ -108,11 +109,4 @@ def _changed(stack: Stack) -> dict[str, str]:
 
 def _shown(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
-    return _SECRET if _is_secret(value) else f"'{text}'"
-
-
-def _is_secret(value: Any) -> bool:
-    """Return whether a value of the configuration file is, or contains, what Pulumi has encrypted."""
-    if isinstance(value, dict):
-        return "secure" in value or any(map(_is_secret, value.values()))
-    return isinstance(value, list) and any(map(_is_secret, value))
+    return _SECRET if is_encrypted(value) else f"'{text}'"

@@ -171,6 +171,13 @@ def test_an_encrypted_setting_is_refused_without_its_ciphertext(key: str) -> Non
     )
 
 
+def test_an_encrypted_part_of_a_setting_is_refused_and_a_tag_of_that_name_is_not() -> None:
+    refusal = refused(tags={"team": {"secure": "v1:CIPHER"}})
+    assert (refusal.key, refusal.problem, refusal.value) == ("ranklift:tags", "is encrypted", None)
+    tags = {"secure": "true", "team": "a"}
+    assert read(tags=tags).tags == tags
+
+
 def test_all_errors_come_at_once() -> None:
     with pytest.raises(ConfigError) as error:
         read(vmSize="nonsense", nodeCount="0", sshFrom="0.0.0.0/0", colour="red")
