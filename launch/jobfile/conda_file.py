@@ -126,11 +126,15 @@ def _read_channel(item: Place, into: _Channels, folder: Path) -> None:
     if not _CHANNEL.fullmatch(text):
         remedy = "write a name such as conda-forge, an https:// URL, or file:// and a folder"
         raise item.wrong("is not a channel", remedy)
+    _refuse_login(item, text)
+    into.names.append(text)
+
+
+def _refuse_login(item: Place, text: str) -> None:
     if _LOGIN.search(text):
         remedy = "use a channel without one, or copy its packages into a folder and name that"
         problem = "has a password or token, which would stay in the environment's records"
         raise InputError(f"{item.where}: {item.key}", _LOGIN.sub("***", text), problem, remedy)
-    into.names.append(text)
 
 
 def _read(reader: Reader, item: Place, into: _Dependencies, folder: Path) -> None:
@@ -142,6 +146,7 @@ def _read(reader: Reader, item: Place, into: _Dependencies, folder: Path) -> Non
             ]
         return
     text = " ".join(values.text(item).split())
+    _refuse_login(item, text)
     spec = _SPEC.fullmatch(text)
     if spec is None:
         raise item.wrong("is not a package", "write a name and a version, e.g. numpy=1.26")

@@ -116,6 +116,14 @@ def test_requirements_in_it_are_inlined_from_its_own_folder(tmp_path: Path) -> N
             "line 1: channels[0] = 'https://***@a.example/b': has a password or token",
         ),
         (
+            "dependencies: ['https://ann:secret@a.example/b::a']\n",
+            "line 1: dependencies[0] = 'https://***@a.example/b::a': has a password or token",
+        ),
+        (
+            "dependencies: ['https://a.example/t/secret/b::a']\n",
+            "line 1: dependencies[0] = 'https://a.example/t/***/b::a': has a password or token",
+        ),
+        (
             "dependencies: ['file:///local::a']\n",
             "line 1: dependencies[0] = 'file:///local::a': names a folder as its channel; list the folder",
         ),
