@@ -164,6 +164,19 @@ def test_a_file_of_any_web_server(storage: Storage, cluster: Make, ranges: bool,
     assert storage.sent <= 5 * MiB * (2 if not ranges else 1) + 1
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_web_server_that_has_ranges_at_times(storage: Storage, cluster: Make, first: bool) -> None:
+    storage.put("files/big.bin", os.urandom(5 * MiB))
+    nodes = cluster(2)
+    storage.ranges = first
+    nodes.stage(nodes.source("files/big.bin", "file", "web"), nodes=[0])
+    storage.ranges = not first
+    answer = nodes.stage(nodes.source("files/big.bin", "file", "web"))
+    assert (answer["t"], answer["nodes"]) == ("staged", {"node000000": None, "node000001": None})
+    found = nodes.data(1, answer["data"][0]["id"]) / "big.bin"
+    assert found.read_bytes() == storage.blobs["files/big.bin"]
+
+
 def test_a_web_file_that_its_query_names_is_another_one(storage: Storage, cluster: Make) -> None:
     storage.put("files/get", b"one")
     nodes = cluster(1)
