@@ -64,7 +64,7 @@ def without_query(text: str) -> str:
     'https://a.blob.core.windows.net/data/x?…'
     """
     before, mark, _ = text.partition("?")
-    if "://" not in before:
+    if not is_address(before):
         return text
     before = _USER.sub("", before) if before.startswith("http") else before
     return f"{before}?…" if mark else before

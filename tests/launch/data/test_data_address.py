@@ -105,6 +105,7 @@ def test_a_wrong_address_is_refused_with_its_remedy(text: str, problem: str) -> 
         "https://me:SECRET@example.com/x",
         f"{ACME}/data/x?sig=SECRET#part",
         "s3://bucket/x?sig=SECRET",
+        "https:/acme.blob.core.windows.net/data/x?sv=1&sig=SECRET",
         "wasbs://data@acme.blob.core.windows.net/x?sv=1&sig=SECRET",
         "abfss://data@acme.dfs.core.windows.net/x?sig=SECRET",
         "azureml://datastores/big/paths/x?sv=1&sig=SECRET",
