@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 
-from launch.data.data_address import read_address
+from launch.data.data_address import read_address, without_query
 from launch.data.data_spec import (
     AssetName,
     BlobAddress,
@@ -40,7 +40,8 @@ def read_input_flags(given: Iterable[str]) -> dict[str, DataInput]:
         name, equals, value = text.partition("=")
         if not equals or not _NAME.fullmatch(name) or not value:
             remedy = "write it like --input iris=azureml://datastores/workspaceblobstore/paths/iris/"
-            raise InputError("--input", text, "is not NAME=ADDRESS", remedy)
+            shown = f"{name}{equals}{without_query(value)}"
+            raise InputError("--input", shown, "is not NAME=ADDRESS", remedy)
         if name in found:
             raise InputError(f"--input {name}", None, "is given twice", "give each input once")
         where = f"--input {name}"

@@ -111,3 +111,9 @@ def test_what_cannot_be_fetched_is_refused(wanted: DataInput, problem: str) -> N
     with pytest.raises(InputError, match=problem) as caught:
         find_source("a", wanted, STORAGE)
     assert "SECRET" not in str(caught.value)
+
+
+def test_a_flag_with_a_wrong_name_shows_no_sas() -> None:
+    with pytest.raises(InputError) as caught:
+        read_input_flags([f"my-set={ACME}/data/x?sig=SECRET"])
+    assert f"--input = 'my-set={ACME}/data/x?…': is not NAME=ADDRESS" in str(caught.value)
