@@ -85,7 +85,7 @@ def test_a_private_image_is_pulled_once_spread_and_run(cluster: Workplace, image
     assert len(held["node000000"]) == 1
     assert held["node000000"] == held["node000001"]
     written = cluster.fab(
-        "exec", "--json", "--", "sh", "-c", "grep -rl 'not a secret' ~/.ranklift; true"
+        "exec", "--json", "--", "sh", "-c", f"grep -rl {PASSWORD!r} ~/.ranklift; true"
     ).json()
     assert {answer["stdout"] for answer in written.values()} == {""}
     assert PASSWORD not in first.out + first.err
