@@ -94,6 +94,8 @@ class Blobs:
         if answer.status != _OK:
             raise self.refusal(self._path, answer)
         answer.read()
+        if answer.headers.get("x-ms-meta-hdi_isfolder") == "true":  # of a hierarchical account, or Hadoop's
+            raise ValueError(f"{url}: is a folder: make it a uri_folder, or end its address with a slash")
         size = int(answer.headers.get("Content-Length") or -1)
         etag = answer.headers.get("ETag", "")
         if size < 0 or not etag:

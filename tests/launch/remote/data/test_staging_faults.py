@@ -45,6 +45,16 @@ def test_a_file_that_is_not_there_is_refused(storage: Storage, cluster: Make) ->
     assert "other.bin: Azure answers 404 BlobNotFound: there is no such blob" in answer["reason"]
 
 
+def test_a_folder_that_is_named_as_a_file_is_refused(storage: Storage, cluster: Make) -> None:
+    fill(storage, 1)
+    marked = (("x-ms-meta-hdi_isfolder", "true"), ("ETag", '"0x1"'))
+    storage.fault = lambda *_: Fault(200, "", marked)
+    nodes = cluster(1)
+    answer = nodes.stage(nodes.source("data/set", "file"))
+    assert answer["t"] == "failed"
+    assert "data/set: is a folder: make it a uri_folder, or end its address with a slash" in answer["reason"]
+
+
 def test_a_name_that_leads_out_of_the_folder_is_refused(storage: Storage, cluster: Make) -> None:
     storage.put("data/set/a/../../../../evil", b"evil")
     nodes = cluster(2)
