@@ -51,15 +51,22 @@ def list_blobs(container: ContainerClient, address: BlobAddress) -> list[StoredB
     found = []
     with blob_errors(address):
         for one in container.list_blobs(f"{address.path}/" if address.path else None, include=["metadata"]):
-            if (one.metadata or {}).get("hdi_isfolder") != "true":  # a folder of a hierarchical account
+            if not _is_folder(one):
                 found.append(_stored(one))
         if address.path:
             try:
-                found.insert(0, _stored(container.get_blob_client(address.path).get_blob_properties()))
+                one = container.get_blob_client(address.path).get_blob_properties()
+                if not _is_folder(one):
+                    found.insert(0, _stored(one))
             except ResourceNotFoundError as error:
                 if error_code(error) == "ContainerNotFound":
                     raise
     return found
+
+
+def _is_folder(one: Any) -> bool:
+    """Return whether a blob is a folder of a hierarchical account, or Hadoop's mark of one."""
+    return (one.metadata or {}).get("hdi_isfolder") == "true"
 
 
 def _stored(one: Any) -> StoredBlob:

@@ -56,6 +56,15 @@ def test_a_folder_comes_back_as_it_went(container: ContainerClient, folder: Path
     assert content(tmp_path / "back") == content(folder)
 
 
+def test_what_marks_a_folder_is_not_data(container: ContainerClient, folder: Path, tmp_path: Path) -> None:
+    put(container, folder, tmp_path / "md5")
+    for name in ("my set", "my set/ä", "my set/ä/a b"):
+        container.upload_blob(name, b"", metadata={"hdi_isfolder": "true"})
+    assert len(list_blobs(container, ADDRESS)) == 3
+    get(container, tmp_path / "back", tmp_path / "md5")
+    assert content(tmp_path / "back") == content(folder)
+
+
 def test_what_is_there_is_not_moved_again(container: ContainerClient, folder: Path, tmp_path: Path) -> None:
     put(container, folder, tmp_path / "md5")
     (folder / "empty").write_bytes(b"not any more")
