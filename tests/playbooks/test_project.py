@@ -150,6 +150,7 @@ def test_after_ctrl_c_a_question_ends_in_order(folder: Path) -> None:
     def interrupt() -> None:
         while not (folder / "pid").exists() or not (process := (folder / "pid").read_text()):
             time.sleep(0.01)
+        time.sleep(0.4)  # the program runs before Popen returns
         for one in (int(process), os.getpid()):
             os.kill(one, signal.SIGINT)
 

@@ -14,6 +14,8 @@ import pytest
 from playbooks.pulumi.run import Interrupted, pulumi
 from tests.playbooks.pulumi.test_run import BEGUN, METADATA, failed, stack
 
+STARTED_S = 0.4
+"""A program runs before ``Popen`` returns; an interrupt in between would end the tests."""
 CANCELLING = {
     "stdoutEvent": {
         "message": "^C received; cancelling. If you would like to terminate immediately, press ^C"
@@ -25,6 +27,7 @@ def test_ctrl_c_names_what_is_under_way_in_azure(tmp_path: Path, capfd: pytest.C
     def interrupt() -> None:
         while not (tmp_path / "begun").exists():
             time.sleep(0.01)
+        time.sleep(STARTED_S)
         os.kill(os.getpid(), signal.SIGINT)
 
     ended = {"resOpFailedEvent": {"metadata": METADATA}}
@@ -52,7 +55,7 @@ def test_ctrl_c_before_anything_was_begun_claims_nothing_of_azure(
 ) -> None:
     """While Pulumi previews, and while it still compares what it has."""
     event = {"metadata": {**METADATA, "op": op}, "planning": op == "create"}
-    then = f"kill -INT {os.getpid()}; sleep 1; exit 1"
+    then = f"sleep {STARTED_S}; kill -INT {os.getpid()}; sleep 1; exit 1"
     with pytest.raises(Interrupted) as caught:
         pulumi(stack(tmp_path, {"timestamp": 0, "resourcePreEvent": event}, then=then), ["up", "--yes"])
     assert (caught.value.code, caught.value.has_begun) == (130, False)
@@ -105,7 +108,7 @@ def test_after_ctrl_c_that_pulumi_reads_nothing_is_removed_for_a_program_that_ar
 def test_ctrl_c_names_the_command_that_continues_once(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    then = f"kill -INT {os.getpid()}; sleep 1; exit 1"
+    then = f"sleep {STARTED_S}; kill -INT {os.getpid()}; sleep 1; exit 1"
     with pytest.raises(Interrupted):
         pulumi(stack(tmp_path, BEGUN, then=then), ["up", "--yes"], again="fab scale 5 --stack dev")
     last = capfd.readouterr().err.splitlines()[-1]
