@@ -299,7 +299,7 @@ class Store:
             remove(trash)
 
     def trash(self) -> list[str]:
-        """Return the folders that were moved aside, and those that killed processes have left."""
+        """Return what was moved aside, and the folders that killed processes have left."""
         found = [(name, os.path.join(self.folder, name)) for name in os.listdir(self.folder)]
         return [
             path
@@ -312,10 +312,9 @@ class Store:
         with self.unused(snapshot) as is_unused:
             if is_unused and not is_worked_in(self.path(snapshot)):
                 aside = os.path.join(self.folder, f".gone-{os.urandom(8).hex()}")
-                os.mkdir(aside, 0o700)
                 for suffix in _PARTS:
                     with contextlib.suppress(FileNotFoundError):
-                        os.rename(self.path(snapshot) + suffix, os.path.join(aside, snapshot + suffix))
+                        os.rename(self.path(snapshot) + suffix, aside + suffix)
                 return True
         return False
 

@@ -133,3 +133,19 @@ def test_a_head_made_anew_under_its_name_keeps_what_it_counts_on(store: Store) -
 def test_a_push_under_way_by_the_same_head_loses_nothing(store: Store) -> None:
     store.prune([], "old", [])
     assert sorted(store.known()) == list(NAMES)
+
+
+def test_another_process_that_removes_trash_meanwhile_is_not_in_the_way(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = os.rename
+
+    def rename_after_removal(source: str, target: str) -> None:
+        for path in store.trash():
+            _run(["rm", "-rf", path])
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", rename_after_removal)
+    assert store.discard(NAMES[0])
+    left = [path.name for path in Path(store.folder).glob(f"{NAMES[0]}*")]
+    assert left == [f"{NAMES[0]}.of-old"]
