@@ -18,10 +18,11 @@ PREFIXES = ("AZURE_", "ARM_", "PULUMI_", "RANKLIFT_", "XDG_", "SSH_", "GIT_", "F
 """Variables of the developer's own shell that would change what a test sees."""
 
 
-# A suite that was started in the background of a shell without job control ignores Ctrl-C, and so would all
-# that its tests start and interrupt.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A suite that was started in the background of a shell without job control ignores Ctrl-C, and under nohup
+# SIGHUP; so would all that its tests start and interrupt.
+for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
 
 # How long an example takes says how busy the machine is, not whether the code is right.
 hypothesis.settings.register_profile("ranklift", deadline=None)
