@@ -106,7 +106,7 @@ def stage(
 
 
 @command("prune", called="data.prune", example="fab data.prune --dry-run")
-def prune(context: Context, stack: str | None = None, dry_run: bool = False) -> None:
+def prune(context: Context, stack: str | None = None, json: bool = False, dry_run: bool = False) -> None:
     """Remove data that no job uses from the nodes' disks; storage keeps them."""
     from launch.client.staged_data import removable, remove_data_from
 
@@ -114,14 +114,22 @@ def prune(context: Context, stack: str | None = None, dry_run: bool = False) -> 
     inventory = chosen.saved()
     found = removable(_held(chosen, inventory))
     where = {one.id: (*one.nodes, *one.partial) for one in found}
-    if dry_run or not found:
+    if dry_run and not json:
         for one in found:
             output.result(f"{one.id} {one.url}: {size(one.bytes)} on {fold(where[one.id])}")
+    if dry_run or not found:
+        if json:
+            output.as_json(found)
+        elif not found:
+            output.result("no data to remove")
         return
     names = [one.id for one in found]
     kept = on_all_nodes(
         chosen, inventory, lambda host, remote: remove_data_from(host, remote, names), "removing data"
     )
+    if json:
+        output.as_json(found)
+        return
     for one in found:
         still = [node for node, left in kept.items() if left and one.id in left]
         count = counted(len(set(where[one.id]) - set(still)), "node")

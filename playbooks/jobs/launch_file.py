@@ -97,8 +97,9 @@ def launch_file(  # noqa: PLR0913, PLR0917
 
     chosen = open_from(context, stack)
     inventory = chosen.saved()
+    read = _read(file, set or ())  # refuses what is not a path
     folders = [Path(file).expanduser().absolute().parent, Path.cwd(), chosen.project]
-    job = with_assets(_read(file, set or ()), folders)
+    job = with_assets(read, folders)
     given = {"requirements": requirements, "conda": conda, "image": image, "environment": environment}
     flags = Flags(
         environment=environment_flag(given),

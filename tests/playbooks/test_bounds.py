@@ -56,6 +56,7 @@ OPTIONS: dict[str, list[tuple[str, str]]] = {
     "after": [(HUGE, "--after = 99999999999: must be at most 1000000")],
     "count": [(HUGE, "--count = 99999999999: must be at most 1000000")],
     "seconds": [(HUGE, DAYS), (f"-{HUGE}", DAYS)],
+    "rate": [(HUGE, "--rate = 99999999999: must be at most 1000000")],
 }
 """By option: values that are too large, and the problem in their errors."""
 
@@ -63,6 +64,7 @@ TEXTS = {
     *("stack", "job", "into", "line", "file", "env", "set", "name", "mpi", "mpirun_args", "source", "python"),
     *("rdzv_backend", "grep", "kind", "node_python", "requirements", "conda", "image", "environment"),
     *("find_links", "runtime", "registry_token", "environment_id"),
+    *("path", "target", "container", "input", "sas_file"),
 }
 """Options that take no number."""
 
@@ -82,6 +84,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "scale": {"number": "2"},
     "replace": {"node": "0"},
     "image.build": {"stack": "gpu-images"},
+    "data.stage": {"path": "set"},
 }
 
 

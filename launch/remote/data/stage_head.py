@@ -232,6 +232,9 @@ class _Run:
             about = ""
             self._drop_silent()
             self._show()
+        head = self._header["head"]
+        if not self._members[head].port and head not in self._errors:
+            return  # it may hold what others would take from storage
         for order in self.assigner.orders(now, about):
             source = self._members.get(order.source)
             self._members[order.node].send(
