@@ -45,6 +45,11 @@ class _Call:
         """Whether its last argument may be left out or repeated."""
         return any(one.kind is list for one in self.context.positional_args)
 
+    @property
+    def due(self) -> int:
+        """How many of the next words are its own, also where one is a task's name: paths, but not jobs."""
+        return _required(self.context) + (self.takes_many and self.argument != "job") - len(self.own)
+
 
 def arranged(
     words: Sequence[str],
@@ -90,7 +95,7 @@ def _calls(words: Sequence[str], contexts: _Contexts) -> list[_Call]:
             wants_value = False
         elif call is not None and (flag := _flag(call.context, word)):
             wants_value = call.context.flags[flag].takes_value and word == flag
-        elif call is not None and len(call.own) < _required(call.context):
+        elif call is not None and call.due > 0:
             call.own.append(place)
         elif word in contexts:
             calls.append(_Call(contexts[word], place))

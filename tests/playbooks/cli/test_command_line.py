@@ -34,6 +34,10 @@ def contexts() -> dict[str, ParserContext]:
                 Argument(names=("follow", "f"), kind=bool, default=False),
             ],
         ),
+        "data.put": ParserContext(
+            "data.put",
+            args=[Argument("source", positional=True), Argument("path", kind=list, positional=True)],
+        ),
         "status": ParserContext("status"),
         "launch.torch": ParserContext(
             "launch.torch",
@@ -103,6 +107,20 @@ def test_words_that_nobody_else_takes_are_the_repeated_argument(
 def test_a_job_that_is_not_given_is_the_newest_and_no_task_is_run_by_a_jobs_name(
     words: str, expected: dict[str, object]
 ) -> None:
+    assert parsed(*words.split()) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("data.put a", {"source": "a", "path": []}),
+        ("data.put a status", {"source": "a", "path": ["status"]}),
+        ("data.put status wait", {"source": "status", "path": ["wait"]}),
+        ("data.put a b status", {"source": "a", "path": ["b"], "status": True}),
+        ("status data.put a wait", {"source": "a", "path": ["wait"], "status": True}),
+    ],
+)
+def test_no_task_is_run_by_a_paths_name(words: str, expected: dict[str, object]) -> None:
     assert parsed(*words.split()) == expected
 
 
