@@ -108,15 +108,15 @@ def throttling(seconds: int | None) -> str:
 def sign_in_failed(text: str) -> NotSignedIn:
     """Return the error for azure-identity's text, which has a paragraph for every way that it tried.
 
-    Codes that begin with 7000 or 900 are about an application and its tenant (learn.microsoft.com, "Microsoft
-    Entra authentication and authorization error codes").
+    Codes that begin with 7000, 70021 or 900 are about an application and its tenant (learn.microsoft.com,
+    "Microsoft Entra authentication and authorization error codes").
 
     >>> str(sign_in_failed("Authentication failed: AADSTS7000222: The secret is expired"))
     'Azure refuses the sign-in by ARM_* variables: AADSTS7000222: The secret is expired; correct them'
     """
     if expired := re.search(r"AADSTS(?:70043|700082|50173|700084)\b", text):
         return NotSignedIn(f"the sign-in to Azure has expired ({expired[0]}); run `az login`")
-    if own := re.search(r"AADSTS(?:7000(?!8)\d+|70021|900\d+)\b[^\n]*", text):
+    if own := re.search(r"AADSTS(?:7000(?!8)\d+|70021\d*|900\d+)\b[^\n]*", text):
         return NotSignedIn(f"Azure refuses the sign-in by ARM_* variables: {own[0].strip()}; correct them")
     if other := re.search(r"AADSTS\d+[^\n]*", text):
         return NotSignedIn(f"Azure refuses the sign-in: {other[0].strip()}; run `az login`")

@@ -20,6 +20,7 @@ To mitigate this issue, please refer to the troubleshooting guidelines here at h
 EXPIRED = """AzureCliCredential: ERROR: AADSTS700082: The refresh token has expired due to inactivity. The \
 token was issued on 2026-01-01.
 Trace ID: 1"""
+UNTRUSTED = "AADSTS700213: No matching federated identity record found for presented assertion subject 'a'."
 REVOKED = "ERROR: AADSTS50076: Due to a change, you must use more.\nTrace ID"
 
 
@@ -38,6 +39,10 @@ REVOKED = "ERROR: AADSTS50076: Due to a change, you must use more.\nTrace ID"
         (
             ClientAuthenticationError(message=REVOKED),
             "Azure refuses the sign-in: AADSTS50076: Due to a change, you must use more.; run `az login`",
+        ),
+        (
+            ClientAuthenticationError(message=UNTRUSTED),
+            f"Azure refuses the sign-in by ARM_* variables: {UNTRUSTED}; correct them",
         ),
         (ClientAuthenticationError(message="odd\nlines"), "the sign-in to Azure failed: odd; run `az login`"),
     ],
