@@ -24,6 +24,7 @@ from aiohttp import web
 
 from launch.errors import RankliftError
 from rehearsal.arm.app import SERVICES, listen, make_app
+from rehearsal.arm.auth.directory import Application, make_directory
 from rehearsal.arm.core.subscription import Subscription
 from rehearsal.arm.resource_types import RESOURCE_TYPES
 from rehearsal.arm.services import SharedState
@@ -33,6 +34,7 @@ from rehearsal.faults.arm_faults import ArmFaults
 from rehearsal.faults.fault_kinds import fault_spec
 from rehearsal.faults.node_faults import NodeFaults
 from rehearsal.imds.server import Metadata
+from rehearsal.imds.tokens import TENANT_ID, Tokens
 from rehearsal.listener import loopback_port
 from rehearsal.provider import SUBSCRIPTION_ID, serve
 from rehearsal.run_dir import Folder, Record, short_path, start_time
@@ -81,6 +83,9 @@ async def run(folder: Folder, nodes_limit: int, node_python: Path | None) -> Non
         stack.push_async_callback(runner.cleanup)
         listener = listen(runner, app, own)
         stack.push_async_callback(listener.close)
+        application = Application()
+        shared.subscription.service_principals.add(application.object_id)
+        directory = await _serve_directory(application, shared.tokens, stack)
         blob_port = await blobs.listen() if blobs is not None else 0
         stack.push_async_callback(metadata.close_all)
         stack.push_async_callback(node_faults.close)
@@ -91,11 +96,14 @@ async def run(folder: Folder, nodes_limit: int, node_python: Path | None) -> Non
             server = await asyncio.start_unix_server(_Control(machines, node_faults, blobs).serve, path)
         stack.callback(server.close)
         pid = os.getpid()
+        folder.write_application(application.variables, application.assertion)
         folder.write_record(
             Record(
                 *(pid, start_time(pid), listener.port, provider.port, SUBSCRIPTION_ID, nodes_limit),
                 blob_port=blob_port,
                 blob_certificate=str(trusted or ""),
+                directory_port=directory,
+                tenant_id=TENANT_ID,
             ),
             token,
         )
@@ -108,6 +116,17 @@ async def run(folder: Folder, nodes_limit: int, node_python: Path | None) -> Non
                 break
         _log.info("stopping")
     _log.info("stopped")
+
+
+async def _serve_directory(application: Application, tokens: Tokens, stack: contextlib.AsyncExitStack) -> int:
+    """Serve the token endpoint until the stack unwinds; return its port."""
+    directory = make_directory(application, tokens)
+    runner = web.AppRunner(directory, access_log=None, shutdown_timeout=1)
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    listener = listen(runner, directory, loopback_port())
+    stack.push_async_callback(listener.close)
+    return listener.port
 
 
 def machine_settings(

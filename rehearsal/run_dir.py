@@ -7,10 +7,11 @@ import fcntl
 import json
 import os
 import secrets
+import shlex
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -54,6 +55,10 @@ class Record:
     """Port of the operator's blob endpoint; 0 without Azurite."""
     blob_certificate: str = ""
     """File of that endpoint's certificate."""
+    directory_port: int = 0
+    """Port of the token endpoint."""
+    tenant_id: str = ""
+    """Directory of the application that signs in there."""
 
     @property
     def alive(self) -> bool:
@@ -104,9 +109,22 @@ class Folder:
         return self.root / "control"
 
     @property
+    def application(self) -> Path:
+        """File with the variables of the directory's application."""
+        return self.root / "application.env"
+
+    @property
     def record_file(self) -> Path:
         """File of the record, which exists while the daemon is ready."""
         return self.root / "rehearsal.json"
+
+    def write_application(self, variables: Mapping[str, str], assertion: str) -> None:
+        """Write the variables of a sign-in as the application, for a shell, and its pipeline's token."""
+        token = self.root / "oidc-token"
+        given = {**variables, "ARM_OIDC_TOKEN_FILE_PATH": str(token)}
+        lines = [f"{name}={shlex.quote(value)}\n" for name, value in given.items()]
+        replace_file(token, assertion, 0o600)
+        replace_file(self.application, "".join(lines), 0o600)
 
     def record(self) -> Record | None:
         """Return what a daemon wrote, whether or not it still runs."""

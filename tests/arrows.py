@@ -62,7 +62,8 @@ ARROWS: dict[str, set[str]] = {
         *_STACK,
     },
     "rehearsal": {
-        *("rehearsal.arm", "rehearsal.arm.core", "rehearsal.arm.resource_types", "rehearsal.arm.services"),
+        *("rehearsal.arm", "rehearsal.arm.auth.directory", "rehearsal.arm.core"),
+        *("rehearsal.arm.resource_types", "rehearsal.arm.services"),
         *("rehearsal.arm.storage", "rehearsal.faults", "rehearsal.imds", "rehearsal.provider"),
         *("infra.naming", "rehearsal.blobs", "rehearsal.vms"),
     },

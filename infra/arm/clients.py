@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
-from infra.arm.sign_in import credential
+from infra.arm.sign_in import access_token, credential, sign_in_method
 from infra.arm.types import REMOVABLE, api_version, resource_id
 from launch.errors import InputError
 
@@ -97,13 +97,43 @@ def endpoint(environment: Mapping[str, str]) -> str | None:
 
 
 def rehearsal_token(environment: Mapping[str, str]) -> str:
-    """Return the token of the rehearsal's endpoint.
+    """Return the token for the rehearsal's endpoint: its operator's, or by a sign-in at its directory.
 
-    It is read from a file that only its owner can read; environment variables are visible to more processes.
-    Raises :class:`~launch.errors.InputError` when no file is named or it has no token, and when the variables
-    belong to another rehearsal: whoever took over that one's port would receive the nodes' keys.
+    The operator's is read from a file that only its owner can read; environment variables are visible to more
+    processes. Raises :class:`~launch.errors.InputError` when no file is named or it has no token, and when
+    the variables belong to another rehearsal: whoever took over that one's port would receive the nodes'
+    keys. Raises :class:`~infra.arm.errors.NotSignedIn` when the directory refuses the sign-in.
     """
-    return str(_record(environment)["token"])
+    record = _record(environment)
+    options = _directory(environment, record)
+    return str(record["token"]) if options is None else access_token(environment, **options)
+
+
+def _directory(environment: Mapping[str, str], record: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return azure-identity's options for a sign-in at the rehearsal's directory; ``None`` for the operator.
+
+    ``ARM_TENANT_ID`` decides, so that a secret of another directory's application is not sent there.
+    """
+    tenant = record.get("tenant_id")
+    if not tenant or environment.get("ARM_TENANT_ID") != tenant:
+        return None
+    if sign_in_method(environment) not in ("ARM_CLIENT_SECRET", "ARM_USE_OIDC"):
+        problem = "is the rehearsal's, where one signs in by a client secret or an OpenID Connect token"
+        raise InputError(
+            "ARM_TENANT_ID", tenant, problem, "set ARM_CLIENT_SECRET or ARM_USE_OIDC=true, or unset it"
+        )
+    from azure.core.pipeline.transport._requests_basic import RequestsTransport  # typed there alone
+
+    class ToDirectory(RequestsTransport):
+        """Sends azure-identity's requests, which are https to Microsoft alone, to the rehearsal instead."""
+
+        def send(self, request: Any, **options: Any) -> Any:
+            address = f"127.0.0.1:{record['directory_port']}"
+            request.url = urlunsplit(urlsplit(request.url)._replace(scheme="http", netloc=address))
+            return super().send(request, **options)
+
+    # No proxy: it would see the secret. A rehearsal that refuses the connection has ended.
+    return {"transport": ToDirectory(use_env_settings=False), "retry_connect": 0}
 
 
 def _record(environment: Mapping[str, str]) -> Mapping[str, Any]:
@@ -179,7 +209,9 @@ def blob_service(
     account = (urlsplit(account_url).hostname or "").partition(".")[0]
     url = f"https://127.0.0.1:{record['blob_port']}/{account}"
     trust = str(record["blob_certificate"])
-    return BlobServiceClient(url, credential=Operator(), connection_verify=trust, **options)
+    sign_in = _directory(given, record)
+    who = Operator() if sign_in is None else credential(given, **sign_in)
+    return BlobServiceClient(url, credential=who, connection_verify=trust, **options)
 
 
 def remove(

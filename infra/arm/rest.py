@@ -21,8 +21,8 @@ from typing import Any
 from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 from infra.arm.clients import endpoint, rehearsal_token
-from infra.arm.errors import AzureRefused, refusal, sign_in_failed
-from infra.arm.sign_in import credential
+from infra.arm.errors import AzureRefused, refusal
+from infra.arm.sign_in import access_token
 
 __all__ = [
     "Answer",
@@ -34,7 +34,6 @@ __all__ = [
 
 MANAGEMENT = "https://management.azure.com"
 PRICES = "https://prices.azure.com"
-SCOPE = f"{MANAGEMENT}/.default"
 REQUEST_S = 15.0
 """Time limit of one request."""
 TRIES = 4
@@ -175,12 +174,7 @@ class _Token:
     def __call__(self) -> str:
         with self._lock:
             if not self._known:
-                from azure.core.exceptions import ClientAuthenticationError
-
-                try:
-                    self._known = credential(self._environment).get_token(SCOPE).token
-                except ClientAuthenticationError as error:
-                    raise sign_in_failed(error.message or str(error)) from None
+                self._known = access_token(self._environment)
             return self._known
 
 

@@ -16,12 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from infra.arm.errors import sign_in_failed
 from launch.errors import InputError
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
 
-__all__ = ["credential", "sign_in_method"]
+__all__ = ["SCOPE", "access_token", "credential", "sign_in_method"]
+
+SCOPE = "https://management.azure.com/.default"
 
 _AUDIENCE = "api://AzureADTokenExchange"
 _REQUEST_S = 20.0
@@ -82,6 +85,19 @@ def credential(environment: Mapping[str, str], **options: Any) -> TokenCredentia
             remedy = "name the file of a certificate with its key"
             raise InputError(method, environment[method], f"cannot be read: {error}", remedy) from None
     return identity.ClientAssertionCredential(*who, lambda: _oidc_token(environment), **options)
+
+
+def access_token(environment: Mapping[str, str], **options: Any) -> str:
+    """Return a token of :func:`credential` for the management API.
+
+    Raises :class:`~infra.arm.errors.NotSignedIn` in one line.
+    """
+    from azure.core.exceptions import ClientAuthenticationError
+
+    try:
+        return str(credential(environment, **options).get_token(SCOPE).token)
+    except ClientAuthenticationError as error:
+        raise sign_in_failed(error.message or str(error)) from None
 
 
 def _oidc_token(environment: Mapping[str, str]) -> str:

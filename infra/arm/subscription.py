@@ -27,8 +27,10 @@ def subscription_of(setting: object, environment: Mapping[str, str], send: Send 
     """
     if clients.endpoint(environment) is not None:
         version = api_version("Microsoft.Resources/subscriptions")
-        (found,) = management(environment, send).pages("/subscriptions", **{"api-version": version})
-        return str(found["subscriptionId"])
+        for found in management(environment, send).pages("/subscriptions", **{"api-version": version}):
+            return str(found["subscriptionId"])
+        remedy = "assign its service principal one"
+        raise InputError("subscription", None, "the signed-in identity has no role in it", remedy)
     if isinstance(setting, Mapping):
         remedy = f"`pulumi config set {KEY} ID`, without --secret: it is an id, not a credential"
         raise InputError(KEY, None, "is encrypted", remedy)

@@ -1,8 +1,8 @@
-"""Access tokens of managed identities: issued by the metadata service, checked by the endpoint.
+"""Access tokens of identities: issued by the metadata service and the directory, checked by the endpoint.
 
 They look like those of Microsoft Entra (three base64url parts, claims in the middle), so that software that
 only reads the claims, as Azurite does, accepts them. They are not signed: only tokens on the list are valid.
-A VM asks for one at ``/metadata/identity/oauth2/token``, and gets those of its own identities only.
+A VM requests one at ``/metadata/identity/oauth2/token``, and gets those of its own identities only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["TENANT_ID", "Identity", "Token", "TokenError", "Tokens", "token_body"]
+__all__ = ["TENANT_ID", "Identity", "Token", "TokenError", "Tokens", "check_audience", "token_body"]
 
 TENANT_ID = "00000000-0000-4000-8000-000000007e57"
 """Directory (tenant) of the emulated subscription."""
@@ -25,7 +25,7 @@ _RESOURCES = re.compile(
     r"https://(management\.azure\.com|management\.core\.windows\.net|storage\.azure\.com|vault\.azure\.net"
     r"|[a-z0-9]{3,24}\.(blob|file|queue|table)\.core\.windows\.net)/?"
 )
-"""Audiences of the tokens that a rehearsed node may request."""
+"""Audiences of the tokens that a rehearsed node, or an application, may request."""
 
 _LIFE_S = 86400.0
 """Lifetime of a managed identity's token for Resource Manager (learn.microsoft.com, managed identities)."""
@@ -122,6 +122,13 @@ class TokenError(Exception):
         return {"error": self.error, "error_description": self.description}
 
 
+def check_audience(audience: str) -> None:
+    """Raise :class:`TokenError` for an audience that is not one of Azure's services."""
+    if not _RESOURCES.fullmatch(audience):
+        problem = f"The resource principal named {audience} was not found in the tenant named {TENANT_ID}."
+        raise TokenError("invalid_resource", f"AADSTS500011: {problem}")
+
+
 def token_body(held: list[Identity], tokens: Tokens, query: Mapping[str, str]) -> dict[str, Any]:
     """Return a token of one of the ``held`` identities as the service does: all numbers as text.
 
@@ -130,9 +137,7 @@ def token_body(held: list[Identity], tokens: Tokens, query: Mapping[str, str]) -
     audience = query.get("resource", "")
     if not audience:
         raise TokenError("invalid_request", "Required query variable 'resource' is missing")
-    if not _RESOURCES.fullmatch(audience):
-        problem = f"The resource principal named {audience} was not found in the tenant named {TENANT_ID}."
-        raise TokenError("invalid_resource", f"AADSTS500011: {problem}")
+    check_audience(audience)
     identity = _chosen(held, query)
     token = tokens.issue(identity, audience)
     return {

@@ -17,7 +17,7 @@ from aiohttp.typedefs import Handler, Middleware
 from rehearsal.arm.core.errors import ArmError
 from rehearsal.imds.tokens import Token, Tokens
 
-__all__ = ["SENDER", "Sender", "Unproven", "asks_for_token", "sender_of"]
+__all__ = ["SENDER", "UNPROVEN", "Sender", "Unproven", "asks_for_token", "sender_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,10 @@ class Unproven:
         self.discard(transport)
         assert isinstance(transport, asyncio.Transport)  # noqa: S101
         transport.abort()
+
+
+UNPROVEN = web.AppKey("unproven", Unproven)
+"""Key of an application's connections without a known token."""
 
 
 def asks_for_token(operator: str, tokens: Tokens, unproven: Unproven) -> Middleware:

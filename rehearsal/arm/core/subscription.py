@@ -29,6 +29,8 @@ class Subscription:
         """VMs outside scale sets, by the key of their resource."""
         self.people: set[str] = {OPERATOR}
         """Object ids of the directory's users."""
+        self.service_principals: set[str] = set()
+        """Object ids of the directory's applications; those of managed identities are resources."""
         self.taken_names: set[str] = set()
         """Globally unique names, of storage accounts, that other subscriptions have."""
 

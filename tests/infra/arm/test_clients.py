@@ -117,6 +117,35 @@ def test_what_a_shell_has_left_of_an_earlier_rehearsal_is_refused(
         rehearsal_token({**now, variable: left})
 
 
+DIRECTORY = {"ARM_TENANT_ID": "the rehearsal's", "ARM_CLIENT_ID": "c"}
+
+
+def with_directory(folder: Path) -> dict[str, str]:
+    """Variables of a rehearsal that has a directory, at a port where nobody listens."""
+    variables = rehearsed("http://127.0.0.1:1", folder)
+    record = Path(variables["RANKLIFT_ARM_TOKEN_FILE"])
+    known = {"tenant_id": DIRECTORY["ARM_TENANT_ID"], "directory_port": 1}
+    record.write_text(json.dumps(json.loads(record.read_text()) | known))
+    return variables
+
+
+@pytest.mark.parametrize("tenant", [{}, {"ARM_TENANT_ID": ""}, {"ARM_TENANT_ID": "another"}])
+def test_variables_of_another_directory_are_not_used_in_a_rehearsal(
+    tmp_path: Path, tenant: dict[str, str]
+) -> None:
+    given = {"ARM_CLIENT_ID": "c", "ARM_CLIENT_SECRET": "s", **tenant}
+    assert rehearsal_token(with_directory(tmp_path) | given) == "the operator's token"
+    assert rehearsal_token(rehearsed("http://127.0.0.1:1", tmp_path) | given) == "the operator's token"
+
+
+@pytest.mark.parametrize("method", [{}, {"ARM_USE_MSI": "true"}, {"ARM_CLIENT_CERTIFICATE_PATH": "c.pem"}])
+def test_a_sign_in_that_the_rehearsals_directory_lacks_is_refused(
+    tmp_path: Path, method: dict[str, str]
+) -> None:
+    with pytest.raises(InputError, match="set ARM_CLIENT_SECRET or ARM_USE_OIDC=true, or unset it"):
+        rehearsal_token(with_directory(tmp_path) | DIRECTORY | method)
+
+
 @pytest.mark.parametrize("kind", REMOVABLE)
 def test_everything_removable_is_removed_by_its_id(kind: str, tmp_path: Path) -> None:
     client = resource_client("subscription", rehearsed("http://127.0.0.1:1", tmp_path))

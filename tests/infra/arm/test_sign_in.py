@@ -9,8 +9,8 @@ from azure import identity
 from azure.core.exceptions import ClientAuthenticationError
 
 from infra.arm.errors import explained
-from infra.arm.rest import SCOPE, Rest
-from infra.arm.sign_in import credential, sign_in_method
+from infra.arm.rest import Rest
+from infra.arm.sign_in import SCOPE, credential, sign_in_method
 from launch.errors import InputError
 from tests.infra.arm.token_endpoint import ASSERTION, CLIENT, SECRET, TENANT, ToEndpoint, token_endpoint
 from tests.rehearsal.doubles import TOKEN, RecordingMachines, endpoint

@@ -10,8 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from rehearsal.arm.app import UNPROVEN
-from rehearsal.arm.auth.authentication import Unproven
+from rehearsal.arm.auth.authentication import UNPROVEN, Unproven
 from tests.rehearsal.doubles import AUTHORIZED, BASE, SUBSCRIPTION_ID, Endpoint
 from tests.rehearsal.strangers import put, send
 

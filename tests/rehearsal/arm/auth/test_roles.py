@@ -237,6 +237,31 @@ def test_every_request_is_an_action(method: str, path: str, action: str) -> None
     assert action_of(method, path, RESOURCE_TYPES)[0] == action
 
 
+def test_an_application_counts_as_a_service_principal(azure: Endpoint) -> None:
+    principal = str(uuid.uuid4())
+    make_identity(azure)
+    assert assign(azure, principal, READER)[1]["error"]["code"] == "PrincipalNotFound"
+    azure.subscription.service_principals.add(principal)
+    refused = assign(azure, principal, READER, principalType="User")
+    assert refused[1]["error"]["code"] == "UnmatchedPrincipalType"
+    assert assign(azure, principal, READER, principalType="ServicePrincipal")[0] == 201
+
+
+def test_the_subscription_is_listed_to_who_has_a_role_in_it(azure: Endpoint) -> None:
+    principal = make_identity(azure)["principalId"]
+    assert as_nodes(azure, "GET", "/subscriptions") == (200, {"value": []})
+    assign(azure, principal, READER)
+    ((listed,),) = as_nodes(azure, "GET", "/subscriptions")[1].values()
+    assert listed["subscriptionId"] == SUBSCRIPTION_ID
+
+
+def test_prices_need_no_role_and_all_else_does(azure: Endpoint) -> None:
+    make_identity(azure)
+    assert as_nodes(azure, "GET", "/api/retail/prices")[0] == 200
+    for path in (f"/subscriptions/{SUBSCRIPTION_ID}", f"/subscriptions/{SUBSCRIPTION_ID}/resourcegroups"):
+        assert as_nodes(azure, "GET", path)[0] == 403
+
+
 def test_what_an_identity_has_begun_it_may_ask_about(azure: Endpoint) -> None:
     build(azure, 0)
     principal = make_identity(azure)["principalId"]
