@@ -28,7 +28,7 @@ from playbooks.stack.preflight import check_image, check_plan
 from playbooks.stack.removal import holder_name, kept_free
 from playbooks.stack.teardown import prepared_replacement
 
-__all__ = ["build", "leaving", "present", "shrink", "under_lock", "wanted_of"]
+__all__ = ["build", "leaving", "present", "report_records", "shrink", "under_lock", "wanted_of"]
 
 _AFTER_LIMIT_S = 60.0
 """How much longer than the command's own limit nodes are held for a command that cannot release them."""
@@ -79,7 +79,7 @@ def shrink(stack: Stack, wanted: int, deadline: float, command: str) -> None:
         with kept_free(stack, inventory, chosen, holder, limit + _AFTER_LIMIT_S) as failed:
             used = uses(stack, inventory, holder)
             if not failed and all(used[node.name].is_idle for node in chosen):
-                _report_records(chosen, used)
+                report_records(chosen, used)
                 vm_ops.delete(stack, outputs.scale_set_id, chosen, limit)
                 stay = "stays" if wanted == 1 else "stay"
                 gone = fold(node.name for node in chosen)
@@ -106,16 +106,15 @@ def under_lock(stack: Stack, count: int, deadline: float, work: Callable[[], obj
         pulumi(stack, words, limit=seconds_left(deadline), before=work)
 
 
-def _report_records(chosen: Sequence[Node], used: Mapping[str, Use]) -> None:
+def report_records(chosen: Sequence[Node], used: Mapping[str, Use]) -> None:
+    """Print which records and files of jobs are lost with nodes."""
     for node in chosen:
         count = used[node.name].records
         if count:
             have = "has" if count == 1 else "have"
-            output.progress(
-                f"{node.name} is removed with its records of {counted(count, 'job')} that {have} ended"
-            )
+            output.progress(f"{node.name} loses its records of {counted(count, 'job')} that {have} ended")
     files = {
-        node.name: f"is removed with files of {name_jobs(used[node.name].uncollected)}, not collected"
+        node.name: f"loses files of {name_jobs(used[node.name].uncollected)}, not collected"
         for node in chosen
         if used[node.name].uncollected
     }

@@ -222,9 +222,13 @@ def _freed(
 
 
 def _free(stack: Stack, inventory: Inventory, sick: Node, cancel_jobs: bool, holder: str) -> bool:
-    """Cancel jobs on the node if wanted; return whether there were any. Raises RetryError naming them."""
+    """Cancel jobs on the node if wanted; return whether there were any. Raises RetryError naming them.
+
+    Where there are none, reports what ended jobs lose with it.
+    """
     from infra.scale_plan import Use, in_the_way
     from playbooks.nodes.busy import uses
+    from playbooks.stack.converge import report_records
 
     used = uses(stack, inventory, holder)
     use = used[sick.name]
@@ -245,4 +249,5 @@ def _free(stack: Stack, inventory: Inventory, sick: Node, cancel_jobs: bool, hol
             f"{sick.name} is not replaced\n{in_the_way({sick.name: Use(use.jobs, unknown=use.unknown)})}\n"
             "or give --cancel-jobs"
         )
+    report_records([sick], used)
     return False

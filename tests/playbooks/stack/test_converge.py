@@ -95,7 +95,7 @@ def test_jobs_with_files_on_a_node_that_were_not_collected_are_named(
 ) -> None:
     cluster.uncollected = {f"n{i}": ("train-1", "train-2") for i in range(4)}
     cluster.shrink()
-    assert "n3: is removed with files of train-1, train-2, not collected\n" in capsys.readouterr().err
+    assert "n3: loses files of train-1, train-2, not collected\n" in capsys.readouterr().err
 
 
 def test_where_a_job_was_quicker_another_idle_node_goes(cluster: Cluster) -> None:

@@ -45,6 +45,8 @@ class Cluster:
         self.is_locked = False
         self.jobs: list[tuple[str, ...]] = []
         """On node 1, whenever it is asked."""
+        self.uncollected: tuple[str, ...] = ()
+        """Of jobs that have ended, on node 1."""
         monkeypatch.setattr(removal, "kept_free", self.kept_free)
         monkeypatch.setattr(cancel, "cancel_job", self.ended)
         monkeypatch.setattr(cancel, "format_cancelled", str)
@@ -73,7 +75,10 @@ class Cluster:
     def uses(self, _: Stack, found: Inventory, __: str) -> dict[str, Use]:
         assert self.held, "a job may come after this"
         jobs = {"node000001": self.jobs.pop(0) if self.jobs else ()}
-        return {one.name: Use(jobs.get(one.name, ())) for one in found.nodes}
+        left = {"node000001": self.uncollected}
+        return {
+            one.name: Use(jobs.get(one.name, ()), uncollected=left.get(one.name, ())) for one in found.nodes
+        }
 
     def ended(self, _: Stack, __: Inventory, job: str, ___: object) -> str:
         self.done.append(f"end {job}")
@@ -131,6 +136,15 @@ def test_a_node_is_replaced(cluster: Cluster, capsys: pytest.CaptureFixture[str]
     cluster.replace("1")
     assert cluster.done == ["delete 1", "update", "make beside 2", "wait"]
     assert capsys.readouterr().out == "node000001 replaced by node000003\n"
+
+
+@pytest.mark.parametrize("reimage", [False, True])
+def test_jobs_with_files_on_it_that_were_not_collected_are_named(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], reimage: bool
+) -> None:
+    cluster.uncollected = ("train-1", "train-2")
+    cluster.replace("1", reimage=reimage)
+    assert capsys.readouterr().err.count("node000001: loses files of train-1, train-2, not collected\n") == 1
 
 
 @pytest.mark.parametrize(("reimage", "fresh"), [(False, ["node000003"]), (True, [])])
