@@ -21,6 +21,7 @@ __all__ = [
     "destinations",
     "is_same",
     "names_below",
+    "refuse_nesting",
 ]
 
 BLOCK = 8 << 20
@@ -103,6 +104,19 @@ def names_below(address: BlobAddress, files: Sequence[LocalFile]) -> dict[str, L
             raise InputError("data", str(file.path), problem, "rename it")
         found[name] = file
     return found
+
+
+def refuse_nesting(names: Iterable[str], stored: Iterable[str]) -> None:
+    """Raise :class:`~launch.errors.InputError` where a blob's name would be a folder's as well: storage takes
+    both, and no node can hold them."""
+    new, old = set(names), set(stored)
+    for files, others, is_now in ((new, old, "a folder"), (old, new, "a file")):
+        folders = {other[:at] for other in others for at, sign in enumerate(other) if sign == "/"}
+        if both := sorted(files & folders):
+            remedy = "give a path in it, or another one" if is_now == "a folder" else "give another path"
+            raise InputError(
+                "path", both[0], f"is {is_now} in storage", f"{remedy}; `fab data.rm` removes it"
+            )
 
 
 def destinations(address: BlobAddress, blobs: Iterable[StoredBlob], target: Path) -> dict[Path, StoredBlob]:

@@ -64,9 +64,10 @@ def put(
 
 def upload(stack: Stack, root: Path, address: BlobAddress) -> Moved:
     """Upload a file to an address, or a folder's files below it. Raise
-    :class:`~launch.errors.InputError` for a folder without a file."""
+    :class:`~launch.errors.InputError` for a folder without a file, and where a file and a folder would have
+    one path."""
     from launch.data.local_files import Digests, LocalFile, list_files
-    from launch.data.transfer import names_below
+    from launch.data.transfer import names_below, refuse_nesting
     from playbooks.data.blob_transfer import list_blobs, put_files
 
     found = list_files(root)
@@ -81,6 +82,7 @@ def upload(stack: Stack, root: Path, address: BlobAddress) -> Moved:
     container = container_of(stack, address)
     digests = Digests(stack.hashes_of(root).with_suffix(".md5.json"))
     stored = {blob.name: blob for blob in list_blobs(container, address)}
+    refuse_nesting(files, stored)
     with output.progress_bar("data") as update:
         return put_files(container, address, files, stored, digests, update)
 

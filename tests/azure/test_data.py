@@ -110,6 +110,7 @@ def test_the_seven_steps_work_as_they_stand(cluster: Workplace) -> None:
         (["data.ls", "azureml://datastores/My_Store/paths/x"], "no container can have this name"),
         (["data.get", "not-there"], "there is no data; see `fab data.ls`"),
         (["data.put", "no-such-folder"], "cannot be read: No such file"),
+        (["data.put", __file__, "my set"], "path = 'my set': is a folder in storage"),
         (["data.rm", "my set"], "was not given"),
         (["data.rm", ""], "is a whole container"),
     ],

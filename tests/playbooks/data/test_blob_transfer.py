@@ -12,7 +12,7 @@ from azure.storage.blob import BlobClient, ContainerClient
 
 from launch.data.data_spec import BlobAddress
 from launch.data.local_files import Digests, list_files
-from launch.data.transfer import BLOCK, StoredBlob, block_id, destinations, names_below
+from launch.data.transfer import BLOCK, StoredBlob, block_id, destinations, names_below, refuse_nesting
 from launch.errors import GiveUpError, InputError
 from playbooks.data import blob_transfer
 from playbooks.data.blob_transfer import Moved, delete_blobs, get_blobs, list_blobs, put_files
@@ -207,6 +207,24 @@ def test_a_single_file_is_a_blob_of_its_own(container: ContainerClient, tmp_path
     assert [one.name for one in list_blobs(container, ADDRESS)] == ["my set/ä"]
     get(container, tmp_path / "back", tmp_path / "md5")
     assert content(tmp_path / "back") == {"ä": b"one"}
+
+
+@pytest.mark.parametrize(
+    ("new", "stored", "words"),
+    [
+        (["set"], ["set/a", "set/b"], "path = 'set': is a folder in storage; give a path in it"),
+        (["set/a/b", "set/c"], ["set/a"], "path = 'set/a': is a file in storage; give another path"),
+        (["set/a"], ["set/a/b/c"], "path = 'set/a': is a folder in storage"),
+    ],
+)
+def test_what_would_be_a_file_and_a_folder_is_refused(new: list[str], stored: list[str], words: str) -> None:
+    with pytest.raises(InputError) as error:
+        refuse_nesting(new, stored)
+    assert words in str(error.value)
+
+
+def test_names_that_only_begin_alike_are_not_refused() -> None:
+    refuse_nesting(["set", "b/c"], ["set", "set2/a", "b/d"])
 
 
 def test_deleted_is_what_is_below_the_address_alone(container: ContainerClient) -> None:
