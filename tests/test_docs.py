@@ -15,6 +15,7 @@ from infra.config.schema import parse
 from launch.errors import InputError
 from playbooks import ns
 from playbooks.cli.command_line import arranged
+from rehearsal.arm.core.subscription import OPERATOR
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -92,3 +93,7 @@ def test_what_is_unknown_would_be_found() -> None:
     assert refused("cancel JOB --mercy 10s") is not None
     assert refused("ssh 0") is not None
     assert refused("delete JOB") is not None
+
+
+def test_an_operator_of_a_rehearsal_finds_the_object_id_for_storage() -> None:
+    assert OPERATOR in (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
