@@ -11,8 +11,8 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from rehearsal.arm import listings, resource_api
-from rehearsal.arm.auth.authentication import SENDER, Unproven, asks_for_token
-from rehearsal.arm.auth.authorization import check_right
+from rehearsal.arm.auth.authentication import SENDER, UNPROVEN, Unproven, asks_for_token
+from rehearsal.arm.auth.authorization import check_right, sees
 from rehearsal.arm.auth.identities import AssignedIdentities
 from rehearsal.arm.compute.scale_set_api import ScaleSetApi
 from rehearsal.arm.core.errors import ArmError, unknown_type
@@ -28,11 +28,10 @@ from rehearsal.arm.storage.blobs import Blobs
 from rehearsal.listener import Listener
 from rehearsal.vms.api import Machines
 
-__all__ = ["MANAGER", "SERVICES", "UNPROVEN", "listen", "make_app"]
+__all__ = ["MANAGER", "SERVICES", "listen", "make_app"]
 
 MANAGER = web.AppKey("manager", ResourceManager)
 SERVICES = web.AppKey("services", Services)
-UNPROVEN = web.AppKey("unproven", Unproven)
 _API_VERSION = re.compile(r"\d{4}-\d{2}-\d{2}(-\w+)?")
 _PROVIDERS = "/providers/"
 _WHO = 401
@@ -123,7 +122,8 @@ async def _dispatch(request: web.Request) -> web.StreamResponse:
     path = request.path.rstrip("/")
     parts = [p for p in path.split("/") if p]
     if [p.lower() for p in parts] == ["subscriptions"]:
-        return web.json_response({"value": [_shown(subscription)]})
+        seen = sees(subscription, request[SENDER].identity)
+        return web.json_response({"value": [_shown(subscription)] if seen else []})
     if len(parts) < len(("subscriptions", "id")) or parts[0].lower() != "subscriptions":
         raise ArmError(404, "NotFound", f"No such path: {request.path}")
     if parts[1].lower() != subscription.id.lower():

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from rehearsal.arm.auth.roles import allows, refused
+from rehearsal.arm.auth.roles import ASSIGNMENTS, allows, refused
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.registry import ResourceTypes
 from rehearsal.arm.core.resource_type import API_VERSIONS
 from rehearsal.arm.core.subscription import Subscription
 from rehearsal.imds.tokens import Token
 
-__all__ = ["action_of", "check_right"]
+__all__ = ["action_of", "check_right", "sees"]
 
 _VERBS = {"GET": "read", "HEAD": "read", "PUT": "write", "PATCH": "write", "DELETE": "delete"}
 _PROVIDERS = "/providers/"
@@ -27,10 +27,21 @@ _OPERATIONS = tuple(
 started the operation knows its address.
 """
 
+_WITHOUT_ROLE = ("/subscriptions", "/api/retail/prices")
+"""Subscriptions are listed by :func:`sees`; prices are public (Azure Retail Prices overview)."""
+
+
+def sees(subscription: Subscription, token: Token | None) -> bool:
+    """Whether the subscription is listed to the sender: an identity needs a role in it, wherever."""
+    if token is None:
+        return True
+    own = token.identity.principal_id.lower()
+    return any(r.properties["principalId"].lower() == own for r in subscription.of_type(ASSIGNMENTS))
+
 
 def check_right(request: web.Request, subscription: Subscription, token: Token | None) -> None:
     """Refuse what no role allows the token's identity; None is the operator, who may do everything."""
-    if token is None:
+    if token is None or request.path.rstrip("/").lower() in _WITHOUT_ROLE:
         return
     who = token.identity
     action, scope = action_of(request.method, request.path.rstrip("/"), subscription.types)

@@ -89,8 +89,10 @@ class _RoleAssignmentHooks(Hooks[Services]):
         if roles.definition(self.services.subscription, role) is None:
             problem = f"The specified role definition with ID '{role}' does not exist."
             raise ArmError(400, "RoleDefinitionDoesNotExist", problem)
-        identity = of_principal(self.services.subscription, principal)
-        if identity is None and principal.lower() not in self.services.subscription.people:
+        subscription = self.services.subscription
+        service = principal.lower() in subscription.service_principals
+        service = service or of_principal(subscription, principal) is not None
+        if not service and principal.lower() not in subscription.people:
             raise ArmError(
                 400,
                 "PrincipalNotFound",
@@ -100,7 +102,7 @@ class _RoleAssignmentHooks(Hooks[Services]):
                 "case, set the role assignment principalType property to a value, such as ServicePrincipal, "
                 "User, or Group. See https://aka.ms/docs-principaltype",
             )
-        actual = "User" if identity is None else "ServicePrincipal"
+        actual = "ServicePrincipal" if service else "User"
         given = wanted.get("principalType") or actual
         if given != actual:
             raise ArmError(
