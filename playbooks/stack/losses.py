@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from infra.inventory import Inventory, Node
 from infra.scale_plan import DEAD
 from launch.client.events import JobState
-from launch.errors import RankliftError
+from launch.errors import InputError, RankliftError
 from launch.host import Host
 from launch.nodeset import fold
 from launch.numbers import counted
@@ -17,8 +18,17 @@ from playbooks.nodes.busy import STEP_S, collected_on
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
 
-__all__ = ["Losses", "agree_to_lose", "agree_to_replace", "find_losses", "name_jobs"]
+__all__ = [
+    "Losses",
+    "agree_to_lose",
+    "agree_to_replace",
+    "find_losses",
+    "name_jobs",
+    "storage_that_goes",
+]
 
+_STORAGE_S = 10
+"""Limit of each connection to storage, and of each answer."""
 _SHOWN = 8
 """Number of jobs that one line names."""
 
@@ -33,9 +43,11 @@ class Losses:
     """Ids of ended jobs without a complete collect since, as far as their heads know."""
     unknown: Mapping[str, str] = field(default_factory=dict)
     """Why a node's jobs and results are unknown, by node."""
+    storage: str = ""
+    """Name of the storage account that goes with the stack and may hold data, or uploaded results."""
 
     def __bool__(self) -> bool:
-        return bool(self.unended or self.uncollected or self.unknown)
+        return bool(self.unended or self.uncollected or self.unknown or self.storage)
 
     def lines(self) -> Iterator[str]:
         """Yield each loss as text, with the command that saves it."""
@@ -48,6 +60,11 @@ class Losses:
             )
         unknown = {name: f"its jobs and results are unknown: {why}" for name, why in self.unknown.items()}
         yield from output.grouped(unknown)
+        if self.storage:
+            yield (
+                f"storage account {self.storage} is deleted with its data and results: `fab data.ls` lists "
+                "them, `fab data.get` copies them, ranklift:retainData and `fab up` keep the account"
+            )
 
     def summary(self) -> str:
         """Return the losses in one line.
@@ -59,6 +76,7 @@ class Losses:
             (len(self.unended), "{} has not ended", "{} have not ended", "job"),
             (len(self.uncollected), "results of {} were not collected", "", "job"),
             (len(self.unknown), "{} did not answer", "", "node"),
+            (int(bool(self.storage)), "{} may hold data and results", "", "storage account"),
         )
         return ", ".join(
             (many if many and count > 1 else one).format(counted(count, noun))
@@ -150,3 +168,40 @@ def _query(host: Host) -> tuple[Sequence[JobState], frozenset[str]]:
     if remote is None:  # no job was ever launched there
         return (), frozenset()
     return list_some(host, remote=remote).jobs, collected_on(host)
+
+
+def storage_that_goes(stack: Stack) -> str:
+    """Return the name of the storage account that is removed with the stack; "" where nothing is in it.
+
+    An account that does not show its containers, as to an operator without a right on them, may hold data.
+    """
+    from azure.core.exceptions import AzureError, ResourceNotFoundError
+
+    from infra.arm.clients import blob_service
+    from infra.arm.pulumi_state import resource_name, resources
+    from infra.naming import BLOBS, CONTAINERS
+
+    account = next(
+        (
+            one
+            for one in resources(stack.state())
+            if resource_name(str(one["urn"])) == f"StorageAccount {BLOBS}"
+            and not (one.get("external") or one.get("retainOnDelete"))
+        ),
+        None,
+    )
+    if account is None:
+        return ""
+    name = str(account["id"]).rpartition("/")[2]
+    limits = {"connection_timeout": _STORAGE_S, "read_timeout": _STORAGE_S, "retry_total": 0}
+    try:
+        service = blob_service(f"https://{name}.blob.core.windows.net", stack.environment, **limits)
+        for container in CONTAINERS:
+            with suppress(ResourceNotFoundError):
+                if any(True for _ in service.get_container_client(container).list_blobs(results_per_page=1)):
+                    return name
+    except InputError:  # a rehearsal without blobs
+        return ""
+    except AzureError:
+        return name
+    return ""

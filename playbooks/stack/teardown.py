@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from infra.inventory import Inventory
 from launch.errors import RankliftError, RetryError
 from playbooks.project import Stack
 from playbooks.pulumi.partial import nodes_before
-from playbooks.stack.losses import Losses, agree_to_lose, agree_to_replace, find_losses
+from playbooks.stack.losses import Losses, agree_to_lose, agree_to_replace, find_losses, storage_that_goes
 from playbooks.stack.removal import holder_name, kept_free
 
 __all__ = ["prepared_replacement", "prepared_teardown"]
@@ -28,6 +29,7 @@ def prepared_teardown(stack: Stack, limit_s: float, *, yes: bool) -> Iterator[No
         losses = Losses() if nodes is None else find_losses(stack, nodes)
     except RankliftError as error:
         losses = Losses(unknown={"the nodes": str(error)})
+    losses = replace(losses, storage=storage_that_goes(stack))
     agree_to_lose(stack, losses, yes=yes)
     if nodes is None or not nodes.nodes:
         yield

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,6 +121,9 @@ def test_an_upload_that_storage_refuses_goes_on_by_hand(
     assert set(stored(client, "models/denied/")) >= {"same", "sub/0", "sub/1"}
 
 
-def test_what_is_in_storage_is_not_lost_with_the_nodes(cluster: Workplace, tmp_path: Path) -> None:
-    # Without a terminal and --yes it would be refused where something was not collected.
-    cluster.fab("down")
+def test_what_is_in_storage_is_not_lost_with_the_nodes_but_with_the_stack(cluster: Workplace) -> None:
+    ran = cluster.fab("down", status=1)
+    assert "not collected" not in ran.err
+    assert "is deleted with its data and results: `fab data.ls` lists them" in ran.err
+    assert "1 storage account may hold data and results; --yes removes it anyway" in ran.err
+    cluster.fab("down", "--yes")
