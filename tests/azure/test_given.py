@@ -122,6 +122,7 @@ dist.init_process_group("gloo")
 total = torch.ones(1)
 dist.all_reduce(total)
 print("sum", int(total), socket.gethostbyname(socket.gethostname()).partition(".")[0])
+dist.destroy_process_group()
 """
 
 
