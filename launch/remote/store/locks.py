@@ -8,15 +8,15 @@ import os
 import time
 from collections.abc import Callable, Iterator
 
-from launch.remote.store.store import Store
+from launch.remote.store.store import Store, try_flock
 
-__all__ = ["locked", "locks_of", "open_lock", "try_lock"]
+__all__ = ["locked", "locks_of", "try_lock"]
 
 _AGAIN_S = 0.2
 _PREFIX = ".lock-"
 
 
-def open_lock(store: Store, name: str) -> int:
+def _open_lock(store: Store, name: str) -> int:
     """Return a descriptor of the file that who makes an environment locks."""
     path = os.path.join(store.folder, _PREFIX + name)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -30,22 +30,14 @@ def locks_of(store: Store) -> list[str]:
 @contextlib.contextmanager
 def try_lock(store: Store, name: str) -> Iterator[bool]:
     """Hold an entry's lock unless another process does; yield whether this one holds it now."""
-    lock = open_lock(store, name)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        is_held = True
-    except BlockingIOError:
-        is_held = False
-    try:
+    with try_flock(_open_lock(store, name)) as is_held:
         yield is_held
-    finally:
-        os.close(lock)
 
 
 @contextlib.contextmanager
 def locked(store: Store, name: str, on_wait: Callable[[], object]) -> Iterator[int]:
     """Hold an entry's lock, whose descriptor is returned; call ``on_wait`` once if another holds it."""
-    lock = open_lock(store, name)
+    lock = _open_lock(store, name)
     try:
         is_reported = False
         while True:

@@ -35,6 +35,7 @@ __all__ = [
     "Manifest",
     "Store",
     "digest_of",
+    "try_flock",
 ]
 
 SNAPSHOTS, ENVIRONMENTS, DATA = "snapshots", "environments", "data"
@@ -331,15 +332,8 @@ class Store:
         except FileNotFoundError:
             yield True
             return
-        try:
-            fcntl.flock(manifest, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_unused = True
-        except BlockingIOError:
-            is_unused = False
-        try:
+        with try_flock(manifest) as is_unused:
             yield is_unused
-        finally:
-            os.close(manifest)
 
     def _void(self, dropped: set[str], head: str, kept: set[str]) -> set[str]:
         """Remove notes that expired or that ``head`` does not need; return their snapshots."""
@@ -355,6 +349,20 @@ class Store:
                     os.unlink(os.path.join(self.folder, entry))
                 void.add(name)
         return void
+
+
+@contextlib.contextmanager
+def try_flock(descriptor: int) -> Iterator[bool]:
+    """Lock a file unless another process has; yield whether it is locked now. Closes the descriptor."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_locked = True
+    except BlockingIOError:
+        is_locked = False
+    try:
+        yield is_locked
+    finally:
+        os.close(descriptor)
 
 
 def digest_of(path: bytes) -> str | None:
