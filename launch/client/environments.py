@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import json
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from launch.client.rpc import ask, check, rpc_argv
+from launch.client.head_call import call_head
+from launch.client.rpc import ask
 from launch.code.push import FANOUT, Address
 from launch.code.push_key import make_credential
 from launch.errors import GiveUpError, InputError, ManyNodesError, NodeUnreachable
@@ -25,7 +23,6 @@ from launch.remote.environment.request import (
     EnvironmentRemoval,
     StoredEnvironment,
 )
-from launch.remote.store.tree_node import MARK
 
 __all__ = [
     "Held",
@@ -37,10 +34,6 @@ __all__ = [
     "removable",
     "remove_from",
 ]
-
-
-_SIGNALLED = 128
-"""What a shell adds to the number of the signal that ended a command, for its exit status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,28 +170,13 @@ def _error(name: str, reason: str | None) -> Exception | None:
 def _call(
     request: EnvironmentCall, head: Host, remote: str, show: Callable[[str, int, int], object]
 ) -> EnvironmentAnswer:
-    """Send the request; return the last line of the answer."""
-    data = json.dumps(request).encode()
-    last: list[EnvironmentAnswer] = []
-    rest = b""
-
-    def take(piece: bytes) -> None:
-        nonlocal rest
-        *lines, rest = (rest + piece).split(b"\n")
-        for line in lines:
-            if line.startswith(MARK):
-                answer: EnvironmentAnswer = json.loads(line[len(MARK) :])
-                if answer["t"] == "progress":
-                    show(answer["text"], answer["done"], answer["total"])
-                elif answer["t"] in ("lacks", "failed", "made"):
-                    last.append(answer)
-
-    stdin = io.BytesIO(b"%010d" % len(data) + data)
-    done = head.stream(rpc_argv(remote, "environment"), take, stdin=stdin, timeout=timing.ENVIRONMENT_S)
-    if not last and 0 < done.exit_status - _SIGNALLED <= signal.SIGRTMAX:
-        ended = f"signal {done.exit_status - _SIGNALLED} ended it before the environment was made"
-        raise GiveUpError(f"{head.name}: {ended}; launch again")
-    check(done, head)
-    if not last:
-        raise GiveUpError(f"{head.name}: it stopped before the environment was made")
-    return last[-1]
+    return call_head(
+        EnvironmentAnswer,
+        head,
+        remote,
+        "environment",
+        request,
+        lambda answer: show(answer["text"], answer["done"], answer["total"]),
+        purpose="the environment was made",
+        limit_s=timing.ENVIRONMENT_S,
+    )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from launch.client.rpc import check, rpc_argv
+from launch.client.head_call import call_head
 from launch.code.push import Address
 from launch.code.push_key import make_credential
 from launch.errors import GiveUpError, ManyNodesError, NodeUnreachable
@@ -15,7 +13,6 @@ from launch.host import Host
 from launch.remote.base import timing
 from launch.remote.base.records import DataRecord
 from launch.remote.data.stage_request import StageAnswer, StageCall, StageRequest
-from launch.remote.store.tree_node import MARK
 
 __all__ = ["Progress", "Staged", "stage_data"]
 
@@ -66,7 +63,21 @@ def stage_data(
         "silence": silence,
         "credential": make_credential(),
     }
-    answer = _last_answer(call, head, remote, show)
+
+    def pass_on(answer: StageAnswer) -> None:
+        text, held = answer.get("text", ""), answer.get("held", {})
+        show(Progress(text, answer.get("bytes", 0), answer.get("total", 0), held))
+
+    answer = call_head(
+        StageAnswer,
+        head,
+        remote,
+        "stage",
+        call,
+        pass_on,
+        purpose="the data was there",
+        limit_s=timing.STAGE_S,
+    )
     if answer["t"] == "failed":
         lines = "".join(f"\n  {line}" for line in answer.get("lines", ()))
         raise GiveUpError(f"{head.name}: {answer['reason']}{lines}")
@@ -94,35 +105,3 @@ def stage_data(
         answer["seconds"],
         answer["from_storage"],
     )
-
-
-def _last_answer(call: StageCall, head: Host, remote: str, show: Callable[[Progress], object]) -> StageAnswer:
-    """Send the request, pass on its progress; return the last line of the answer."""
-    data = json.dumps(call).encode()
-    last: list[StageAnswer] = []
-    rest = b""
-
-    def take(piece: bytes) -> None:
-        nonlocal rest
-        *lines, rest = (rest + piece).split(b"\n")
-        for line in lines:
-            if line.startswith(MARK):
-                answer: StageAnswer = json.loads(line[len(MARK) :])
-                if answer["t"] == "progress":
-                    show(
-                        Progress(
-                            answer.get("text", ""),
-                            answer.get("bytes", 0),
-                            answer.get("total", 0),
-                            answer.get("held", {}),
-                        )
-                    )
-                elif answer["t"] != "beat":
-                    last.append(answer)
-
-    stdin = io.BytesIO(b"%010d" % len(data) + data)
-    done = head.stream(rpc_argv(remote, "stage"), take, stdin=stdin, timeout=timing.STAGE_S)
-    check(done, head)
-    if not last:
-        raise GiveUpError(f"{head.name}: it stopped before the data was there")
-    return last[-1]
