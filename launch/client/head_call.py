@@ -6,7 +6,7 @@ import io
 import json
 import signal
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from launch.client.rpc import check, rpc_argv
 from launch.errors import GiveUpError
@@ -25,7 +25,7 @@ def call_head(
     head: Host,
     remote: str,
     word: str,
-    call: Mapping[str, Any],
+    call: Mapping[str, object],
     on_progress: Callable[[_Answer], object],
     *,
     purpose: str,
