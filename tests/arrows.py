@@ -5,7 +5,9 @@ from __future__ import annotations
 __all__ = ["ARROWS", "FOR_ALL"]
 
 FOR_ALL = {"launch.errors", "launch.nodeset", "launch.numbers"}
-_NODE_ROOMS = "agent base collect data environment environment.conda head log mpi node node.runtimes store"
+_NODE_ROOMS = (
+    "agent base collect data environment environment.conda head health log mpi node node.runtimes store"
+)
 _NODE_CODE = {"launch.remote", *(f"launch.remote.{room}" for room in _NODE_ROOMS.split())}
 _STACK = {"infra", "infra.arm", "infra.config", "infra.preflight"}
 _REHEARSAL = {"rehearsal.control", "rehearsal.run_dir", "rehearsal.vms.api", "rehearsal.faults.fault_kinds"}
@@ -34,7 +36,8 @@ ARROWS: dict[str, set[str]] = {
     },
     "playbooks.ssh": {"launch", "launch.remote.base", "infra.inventory", "playbooks.project"},
     "playbooks.nodes": {
-        *("launch", "launch.client", "launch.code", "launch.remote.agent", "launch.remote.base"),
+        *("launch", "launch.client", "launch.code", "launch.promise", "launch.remote.agent"),
+        "launch.remote.base",
         *("launch.remote.environment.request", "launch.remote.node", "infra", "infra.arm"),
         "infra.preflight.stale",
         *("playbooks", "playbooks.cli", "playbooks.ssh"),
@@ -120,6 +123,7 @@ ARROWS: dict[str, set[str]] = {
     "images": {"catalogue"},
     "catalogue": set(),
     "launch": {"launch.remote.base"},
+    "launch.promise": {"catalogue", "launch.remote.base"},
     "launch.azureml": {"launch", "launch.job", "launch.launchers.shell_line", "launch.results"},
     "launch.client": {
         *("launch", "launch.code", "launch.job", "launch.remote", "launch.remote.base"),
@@ -134,7 +138,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "launch.job": {
         *("catalogue", "launch", "launch.environment", "launch.launchers", "launch.remote.base"),
-        *("launch.remote.mpi", "launch.remote.node"),
+        *("launch.promise", "launch.remote.mpi", "launch.remote.node"),
     },
     "launch.jobfile": {
         *("launch", "launch.data", "launch.environment", "launch.job", "launch.launchers"),
@@ -161,7 +165,7 @@ ARROWS: dict[str, set[str]] = {
     "launch.remote.node.runtimes": {"launch.remote.base", "launch.remote.mpi", "launch.remote.node"},
     **{
         f"launch.remote.{room}": {"launch.remote.base"}
-        for room in ("agent", "collect", "log", "mpi", "store")
+        for room in ("agent", "collect", "health", "log", "mpi", "store")
     },
 }
 """Beside itself and ``FOR_ALL``, what a package may import: the longest name that fits a module counts, and a

@@ -20,10 +20,19 @@ from launch.job.runtime import RUNTIMES
 from launch.job.spec import JobNode, JobSpec
 from launch.launchers.base import Launcher, RankPlan
 from launch.launchers.registry import launcher_of
+from launch.promise import promise_of
 from launch.remote.base import timing
 from launch.remote.base.files import python_folder
+from launch.remote.base.health_records import Promise
 from launch.remote.base.job_dir import PLAN_VERSION, without_values
-from launch.remote.base.records import BARE, Checks, DataRecord, EnvironmentRecord, Plan, ShownPlan
+from launch.remote.base.records import (
+    BARE,
+    Checks,
+    DataRecord,
+    EnvironmentRecord,
+    Plan,
+    ShownPlan,
+)
 from launch.remote.base.tf_config import FIRST_PORT
 from launch.remote.mpi.base import CommandLine
 from launch.remote.node.work_dir import NAME as WORK
@@ -56,6 +65,8 @@ class JobPlan:
     """Compute capability of the nodes' GPUs; empty without GPUs of NVIDIA, and where it is unknown."""
     infiniband: bool
     """The nodes' VM size has it; each node finds its own devices for UCX and NCCL."""
+    promise: Promise
+    """What the nodes' VM size promises of each of them."""
     paths: dict[str, str]
     """Likewise, ``~`` being the node's home folder."""
     hostfile: str
@@ -131,6 +142,7 @@ class JobPlan:
             "expand": [] if spec.shell else list(EXPANDED),
             "python": self.python,
             "checks": _checks(spec, self.argv, self.python, self.capability),
+            "health": {"mode": spec.health, "promise": self.promise},
             "setup": spec.setup,
             "output_folders": [name for name, kind in spec.outputs.items() if kind != "uri_file"],
             "services": [given.rank for node in self.nodes for given in node.ranks if given.task in services],
@@ -235,6 +247,7 @@ def plan(
         files=dict(settings.files),
         capability=settings.capability,
         infiniband=settings.infiniband,
+        promise=promise_of(size),
         paths={
             **job_paths(folder),
             **({"VIRTUAL_ENV": spec.python.rstrip("/")} if python_folder(spec.python) else {}),

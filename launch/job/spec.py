@@ -16,6 +16,7 @@ from launch.job.runtime import RUNTIMES
 from launch.launchers.base import JobNode, either, wrong
 from launch.launchers.registry import LAUNCHERS, launcher_of
 from launch.numbers import MOST
+from launch.remote.base.health_records import HealthMode
 from launch.remote.base.records import UploadRecord
 from launch.remote.base.timing import GRACE_S
 
@@ -118,6 +119,8 @@ class JobSpec:
     """Where outputs go when the job has ended."""
     upload_every_s: float | None = None
     """Seconds between two uploads while the job runs; None for one at its end."""
+    health: HealthMode = "strict"
+    """What findings at a node do to the job before its ranks start."""
     port: int = MASTER_PORT
     """MASTER_PORT; the next free one when it is taken on the head."""
     timeout_s: float | None = None
@@ -214,6 +217,8 @@ class JobSpec:
             raise wrong(self, "python", problem, "give one of the two")
         if self.runtime not in RUNTIMES:
             raise wrong(self, "runtime", "is not a runtime", f"use {either(RUNTIMES)}")
+        if self.health not in get_args(HealthMode):
+            raise wrong(self, "health", "is not a mode", f"use {either(get_args(HealthMode))}")
         for module in self.requires:
             if not module.isidentifier():
                 raise InputError("requires", module, "is not a top-level module", "name it as import does")

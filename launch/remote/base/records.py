@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Dict, List, Literal, Tuple, TypedDict, Union  # noqa: UP035  (nodes may run Python 3.8)
 
+from launch.remote.base.health_records import Finding, HealthCheck, HealthMode
+
 __all__ = [
     "BARE",
     "Checks",
@@ -18,6 +20,7 @@ __all__ = [
     "Failure",
     "FailureEvent",
     "ForRanks",
+    "HealthEvent",
     "NodeEvent",
     "NodeExit",
     "Notice",
@@ -167,6 +170,7 @@ class _Plan(ForRanks):
     snapshot: str
     remote: str
     checks: Checks
+    health: HealthCheck
     setup: str
     output_folders: list[str]
     services: list[int]
@@ -303,6 +307,16 @@ class NodeEvent(_Timed):
     reason: str
 
 
+class HealthEvent(_Timed):
+    """Findings at a node before the job's ranks start; ``node`` and ``findings`` are empty where nobody
+    looked."""
+
+    event: Literal["health"]
+    mode: HealthMode
+    node: str
+    findings: list[Finding]
+
+
 class UploadEvent(_Timed):
     """An upload of the job's outputs."""
 
@@ -319,7 +333,7 @@ class UploadEvent(_Timed):
 
 
 Event = Union[  # noqa: UP007  (evaluated)
-    StateEvent, ExitEvent, FailureEvent, RestartEvent, NodeEvent, UploadEvent
+    StateEvent, ExitEvent, FailureEvent, RestartEvent, NodeEvent, HealthEvent, UploadEvent
 ]
 """A line of events.jsonl."""
 

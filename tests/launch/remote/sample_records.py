@@ -37,6 +37,7 @@ def sample_plan(job: str = "t-1", **fields: Any) -> Plan:
         "expand": [],
         "python": "python3",
         "checks": {},
+        "health": {"mode": "off", "promise": {}},
         "setup": "",
         "output_folders": [],
         "services": [],
