@@ -7,7 +7,7 @@ PYTHON_FILES := $(PACKAGES) tests tools bench $(wildcard fabfile.py)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PULUMI_SKIP_UPDATE_CHECK := 1
 
-.PHONY: help setup setup-bench frameworks demo test test-chaos test-frameworks test-frameworks-few azurite test-azure soak test-environments test-environments-few test-setup test-setup-few check format lock bench-scale bench-fanout bench-launch bench-jobs bench-environments bench-data clean
+.PHONY: help setup setup-bench frameworks demo test test-chaos test-frameworks test-frameworks-few azurite test-azure soak test-environments test-environments-few test-data test-data-few test-setup test-setup-few check format lock bench-scale bench-fanout bench-launch bench-jobs bench-environments bench-data clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,13 @@ test-environments: azurite ## jobs that bring their packages and images to rehea
 
 test-environments-few: azurite ## of these, one of each kind of environment, runtime and end
 	pytest -m 'environments and for_every_change' --numprocesses 3 --dist loadscope tests/environments tests/chaos
+
+# Each file has a rehearsed Azure of its own.
+test-data: azurite ## data in storage: addresses, staging, uploads, and what breaks meanwhile, on rehearsed nodes
+	pytest -m data --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/data
+
+test-data-few: azurite ## of these, one of each kind
+	pytest -m 'data and for_every_change' --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/data
 
 test-setup: azurite ## every set-up in a Debian root that has git, make and python3 alone, killed at some steps and completed
 	pytest -m setup tests/setup

@@ -10,15 +10,10 @@ import pytest
 from azure.storage.blob import BlobServiceClient
 
 from infra.arm.clients import blob_service
-from rehearsal import azurite
 from rehearsal.arm.core.subscription import OPERATOR
 from tests.e2e.workplace import Workplace
 
-pytestmark = [
-    pytest.mark.azure,
-    pytest.mark.timeout(1800),
-    pytest.mark.skipif(not azurite.installed(), reason="Azurite is not installed: tools/setup --azure"),
-]
+pytestmark = [pytest.mark.data, pytest.mark.timeout(1800)]
 STACK = "rehearsal"
 JOB_FILE = """\
 $schema: https://azuremlschemas.azureedge.net/latest/commandJob.schema.json
@@ -78,6 +73,7 @@ def newest(cluster: Workplace) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.for_every_change
 def test_outputs_of_all_nodes_are_in_storage_when_the_job_has_ended(
     cluster: Workplace, client: BlobServiceClient
 ) -> None:

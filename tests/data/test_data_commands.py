@@ -9,15 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal import azurite
 from rehearsal.arm.core.subscription import OPERATOR
 from tests.e2e.workplace import ROOT, Workplace
 
-pytestmark = [
-    pytest.mark.azure,
-    pytest.mark.timeout(1800),
-    pytest.mark.skipif(not azurite.installed(), reason="Azurite is not installed: tools/setup --azure"),
-]
+pytestmark = [pytest.mark.data, pytest.mark.timeout(1800)]
 
 STACK = "rehearsal"
 JOB = """
@@ -47,6 +42,7 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.for_every_change
 def test_local_data_reaches_the_ranks_of_a_job(cluster: Workplace, words: Path, tmp_path: Path) -> None:
     cluster.fab("data.put", str(words), "my set")
     listed = cluster.fab("data.ls", "my set", "--json").json()
@@ -64,6 +60,7 @@ def test_local_data_reaches_the_ranks_of_a_job(cluster: Workplace, words: Path, 
     assert {one["name"] for one in shown["data"]} == {"words", "one"}
 
 
+@pytest.mark.for_every_change
 def test_a_second_job_moves_nothing(cluster: Workplace, tmp_path: Path) -> None:
     (tmp_path / "job.yml").write_text(JOB)
     assert "held already" in cluster.fab("launch", str(tmp_path / "job.yml")).err
