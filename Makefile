@@ -32,7 +32,7 @@ frameworks: ## environments with the training guide's frameworks and MPIs, Horov
 test-frameworks: frameworks ## every way the training guide starts a job, by the frameworks themselves on rehearsed nodes
 	pytest -m frameworks tests/frameworks
 
-test-frameworks-few: frameworks ## one row of each framework and of another MPI: what every change has to pass
+test-frameworks-few: frameworks ## one row of each framework and of another MPI, and the job files: what every change has to pass
 	pytest -m for_every_change tests/frameworks
 
 azurite: ## Microsoft's storage emulator, the rehearsed Azure's blob endpoint; a registry and a builder of container images

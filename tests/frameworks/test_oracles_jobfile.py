@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
+from launch.data.data_spec import AssetName, BlobAddress, DatastorePath, WebAddress
 from launch.errors import InputError
 from launch.jobfile import Data, JobFile, read
 
-pytestmark = pytest.mark.frameworks
+pytestmark = [pytest.mark.frameworks, pytest.mark.for_every_change]
 
 ROOT = Path(__file__).resolve().parents[2]
 ORACLE = ROOT / ".venv-oracles" / "bin" / "python"
@@ -49,6 +52,24 @@ def azure(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
+def address_of(found: AssetName | BlobAddress | DatastorePath | WebAddress) -> str:
+    """An address of ours as a file could have it."""
+    match found:
+        case AssetName(name, version):
+            return f"{name}:{version}" if version else f"{name}@latest"
+        case DatastorePath(datastore, path):
+            return f"azureml://datastores/{datastore}/paths/{path}"
+        case BlobAddress(account, container, path):
+            return f"{account}/{container}/{path}"
+    return found.url
+
+
+def place_of(value: Data) -> str:
+    if value.address is not None:
+        return address_of(value.address)
+    return str(value.local.resolve()) if value.local else f"file://{value.remote}"
+
+
 def ours(job: JobFile) -> dict[str, Any]:
     """Our reading in the client's terms: what a value of the file comes to, before anything is filled in."""
     distribution = job.distribution
@@ -69,12 +90,13 @@ def ours(job: JobFile) -> dict[str, Any]:
         "description": job.description or None,
         "tags": dict(job.tags),
         "inputs": {
-            name: (value.type, str(value.local.resolve()) if value.local else f"file://{value.remote}")
-            if isinstance(value, Data)
-            else value
+            name: (value.type, place_of(value)) if isinstance(value, Data) else value
             for name, value in job.inputs.items()
         },
-        "outputs": dict(job.outputs),
+        "outputs": {
+            name: (value.type, value.address and address_of(value.address))
+            for name, value in job.outputs.items()
+        },
         "environment_variables": dict(job.env),
         "distribution": shown,
         "instance_count": job.instance_count,
@@ -89,6 +111,16 @@ def theirs(path: Path, values: dict[str, Any]) -> dict[str, Any]:
     def at(relative: str) -> str:
         return relative if relative.startswith("file:") else str((path.parent / relative).resolve())
 
+    def place(given: str) -> str:
+        if re.fullmatch(r"[\w.-]+[:@][\w.-]+", given):
+            return given  # an asset's name: the client takes "azureml:" off
+        if "://" not in given or given.startswith("file:"):
+            return at(given)
+        plain = re.sub(r"^azureml://subscriptions/.*?/datastores/", "azureml://datastores/", given)
+        hadoop = r"(?:wasbs|abfss)://(.+?)@(.+?)\.(?:blob|dfs)\.core\.windows\.net/(.*)"
+        plain = re.sub(hadoop, r"https://\2.blob.core.windows.net/\1/\3", plain)
+        return unquote(plain).rstrip("/")
+
     units = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
     size = values.pop("shm_size")
     return {
@@ -96,10 +128,13 @@ def theirs(path: Path, values: dict[str, Any]) -> dict[str, Any]:
         "code": values["code"] and at(values["code"]),
         "tags": {key: value or "" for key, value in values["tags"].items()},
         "inputs": {
-            name: (value["type"], at(value["path"])) if isinstance(value, dict) else str(value)
+            name: (value["type"], place(value["path"])) if isinstance(value, dict) else str(value)
             for name, value in values["inputs"].items()
         },
-        "outputs": {name: kind or "uri_folder" for name, kind in values["outputs"].items()},
+        "outputs": {
+            name: ((value or {}).get("type") or "uri_folder", (value or {}).get("path"))
+            for name, value in values["outputs"].items()
+        },
         "environment_variables": {name: str(v) for name, v in values["environment_variables"].items()},
         "shm_bytes": size and int(size[:-1]) * units[size[-1]],
     }

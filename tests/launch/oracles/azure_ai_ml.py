@@ -47,7 +47,7 @@ def values(job: Any) -> dict[str, Any]:
         "description": job.description,
         "tags": dict(job.tags),
         "inputs": {name: data(value) for name, value in job.inputs.items()},
-        "outputs": {name: getattr(data(value), "type", None) for name, value in job.outputs.items()},
+        "outputs": {name: data(value) and plain(data(value)) for name, value in job.outputs.items()},
         "environment_variables": dict(job.environment_variables),
         "distribution": distribution and dict(vars(distribution)),
         "instance_count": resources and resources.instance_count,
