@@ -150,6 +150,7 @@ ARROWS: dict[str, set[str]] = {
     "launch.remote.base": set(),
     "launch.remote.data": {
         *("launch.remote.agent.identity_token", "launch.remote.base", "launch.remote.store"),
+        "launch.remote.node.slots",
     },
     "launch.remote.environment": {
         *("launch.remote.agent.identity_token", "launch.remote.base", "launch.remote.environment.conda"),

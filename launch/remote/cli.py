@@ -286,6 +286,11 @@ def _upload_job(job: str) -> int:
     folder = job_dir.Folder(job)
     plan = folder.plan()
     wanted = plan.get("uploads") or json.loads(sys.stdin.buffer.readline())
+    if not wanted:
+        why = (
+            "its job file names no place in storage, and the stack has none: `ranklift:storage` gives it one"
+        )
+        return _refuse(f"job {job} has nowhere to send its outputs: {why}; then launch or upload again")
     spoken = [time.monotonic()]
 
     def report(files: int, size: int) -> None:
@@ -293,8 +298,9 @@ def _upload_job(job: str) -> int:
             spoken[0] = time.monotonic()
             frames.send_answer(frames.BEAT, json.dumps({"files": files, "bytes": size}).encode())
 
-    event = uploads.upload_outputs(folder, plan, wanted, lambda: False, report)
-    if folder.state()["state"] in job_dir.TERMINAL:
+    has_ended = folder.state()["state"] in job_dir.TERMINAL
+    event = uploads.upload_outputs(folder, plan, wanted, lambda: False, {} if has_ended else None, report)
+    if has_ended:
         uploads.note_kept(job, wanted, event)
     return _answer(event)
 

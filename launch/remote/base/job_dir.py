@@ -37,6 +37,7 @@ __all__ = [
     "first_state",
     "identity",
     "is_alive",
+    "not_uploaded",
     "parse_plan",
     "shown_plan",
     "without_values",
@@ -163,6 +164,11 @@ def first_state(job: str, plan: Plan, created: float, supervisor: Process | None
     }
 
 
+def not_uploaded(job: str, why: str) -> str:
+    """Return the part of a state's reason for outputs that are not in storage."""
+    return f"not all of its outputs are in storage, `fab upload {job}` goes on: {why}"
+
+
 class Folder:
     """One job's folder."""
 
@@ -221,8 +227,13 @@ class Folder:
         return f"; its working folders stay on its nodes until `fab cancel {self.job}`" if restarts else ""
 
     def lose(self, state: State, reason: str) -> State:
-        """Write the state LOST for a job without a supervisor; return the job's state then."""
+        """Write the terminal state of a job without a supervisor: LOST, or how its ranks ended where only the
+        upload was cut off; return the job's state then."""
         lost: State = {**state, "state": "LOST", "reason": reason, "exit_status": 255, "ended": time.time()}
+        if "pending" in state:
+            end = lost.pop("pending")
+            reason = "; ".join(filter(None, (end["reason"], not_uploaded(self.job, reason))))
+            lost.update({**end, "reason": reason})  # type: ignore[typeddict-item]  # its fields are State's
         return self.write_state({**lost, "place": None, "waits_for": []})
 
     def _state(self) -> State:

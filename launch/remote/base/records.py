@@ -15,6 +15,7 @@ __all__ = [
     "Checks",
     "CommandLine",
     "DataRecord",
+    "End",
     "EnvironmentRecord",
     "ExitEvent",
     "Failure",
@@ -221,12 +222,23 @@ class Failure(TypedDict):
     last_lines: list[str]
 
 
-class _Cancelling(TypedDict, total=False):
+class End(TypedDict):
+    """How a job's ranks ended, for its state."""
+
+    state: StateName
+    reason: str
+    exit_status: int | None
+    failure: Failure | None
+
+
+class _Passing(TypedDict, total=False):
     cancelling: bool
     """Whether a cancel is pending; in answers alone, not in state.json."""
+    pending: End
+    """The state to come, while the outputs are uploaded."""
 
 
-class State(_Cancelling):
+class State(_Passing):
     """State of a job: state.json."""
 
     job: str

@@ -1,11 +1,13 @@
 """The command ``upload JOB`` on a node: send its files of a job to Blob storage, whole and verified.
 
 The request on stdin is one line of JSON, an :class:`UploadRequest`. The node answers with lines of JSON: its
-``files`` first. A second line on stdin says which of them another node has, too, and which are then stored
-beside that one's, under the node's name; then it sends them. The end of stdin ends the command.
+``files``, some in each, then ``listed``. A second line on stdin says which of them another node has, too, and
+which are then stored beside that one's, under the node's name; then it sends them. The end of stdin ends the
+command. Meanwhile it holds slots of the node, so that no command takes the node for idle.
 
 A file is sent in blocks, each with its MD5, and becomes a blob once all are there. A block's name is its
-content's: what an interrupted upload has left is not sent again, nor a file whose blob has its content.
+content's: what an interrupted upload has left is not sent again, nor a file whose blob has its content. At
+the end storage is asked once more for length and MD5 of what was sent: it checks a block's MD5, not a file's.
 Headers, limits and error codes: learn.microsoft.com/rest/api/storageservices (Put Blob, Put Block, Put Block
 List, Get Block List, List Blobs).
 """
@@ -13,6 +15,7 @@ List, Get Block List, List Blobs).
 from __future__ import annotations
 
 import base64
+import contextlib
 import errno
 import hashlib
 import http.client
@@ -35,6 +38,7 @@ from launch.remote.data.blob import Blobs
 from launch.remote.data.faults import FetchError
 from launch.remote.data.output_files import OutputFile, local_files
 from launch.remote.data.requests import BODY_BYTES, Web
+from launch.remote.node.slots import hold_some
 
 __all__ = ["UploadRequest", "blob_name", "serve"]
 
@@ -44,6 +48,9 @@ _AT_ONCE = 8
 _TRIES = 8
 _LONGEST_PAUSE_S = 30.0
 _BEAT_S = 1.0
+_LISTED_AT_ONCE = 1000
+_MOST_ERRORS = 20
+"""Problems of a node that are named: the job's records keep them."""
 _OK, _CREATED, _NOT_FOUND = 200, 201, 404
 _CHANGED = "was changed while it was uploaded"
 
@@ -53,29 +60,38 @@ class UploadRequest(TypedDict):
 
     node: str
     uploads: list[UploadRecord]
+    slots: list[int]
+    """Those that the node holds meanwhile, as soon as they are free, in this order."""
+    need: int
+    """How many of them; 0 while the job's runner holds them."""
 
 
 def serve(job: str, stdin: BinaryIO) -> int:
     """Answer one request; return the exit status of the process."""
     request: UploadRequest = json.loads(stdin.readline())
+    sending = _Sending(job, request)
+    ended = threading.Event()
+    beats = threading.Thread(target=sending.report, args=(ended,), daemon=True)
+    beats.start()
     try:
         found, skipped = local_files(job_dir.Folder(job).path, request["uploads"])
     except OSError as error:
         _send({"t": "failed", "reason": f"{error.strerror}: {error.filename}"})
         return 0
-    _send({"t": "files", "files": [[one.upload, one.path] for one in found]})
+    for start in range(0, len(found), _LISTED_AT_ONCE):
+        some = found[start : start + _LISTED_AT_ONCE]
+        _send({"t": "files", "files": [[one.upload, one.path] for one in some]})
+    _send({"t": "listed"})
     line = stdin.readline()
     if not line:
         return 1
     renamed = {(upload, path) for upload, path in json.loads(line)}
     threading.Thread(target=_end_with, args=(stdin.fileno(),), daemon=True).start()
-    sending = _Sending(request, renamed)
-    reporting = threading.Event()
-    beats = threading.Thread(target=sending.report, args=(reporting,), daemon=True)
-    beats.start()
-    errors = [*skipped, *sending.send(found)]
-    reporting.set()
+    errors = [*skipped, *sending.send(found, renamed)]
+    ended.set()
     beats.join()
+    if len(errors) > _MOST_ERRORS:
+        errors[_MOST_ERRORS:] = [f"and {len(errors) - _MOST_ERRORS} more"]
     _send({"t": "uploaded", "errors": errors, **sending.counts()})
     return 0
 
@@ -87,8 +103,12 @@ def _end_with(stdin: int) -> None:
     os._exit(1)
 
 
+_stdout = threading.Lock()
+
+
 def _send(answer: Mapping[str, object]) -> None:
-    write_all(1, json.dumps(answer).encode() + b"\n")
+    with _stdout:
+        write_all(1, json.dumps(answer).encode() + b"\n")
 
 
 def blob_name(folder: str, path: str, node: str) -> str:
@@ -107,8 +127,10 @@ def blob_name(folder: str, path: str, node: str) -> str:
 class _Sending:
     """Sends files, several at a time."""
 
-    def __init__(self, request: UploadRequest, renamed: set[tuple[int, str]]) -> None:
-        self._node, self._renamed = request["node"], renamed
+    def __init__(self, job: str, request: UploadRequest) -> None:
+        self._job, self._request = job, request
+        self._renamed: set[tuple[int, str]] = set()
+        self._held: list[int] = []
         web = Web()
         self._targets = [_Target(one["url"], web) for one in request["uploads"]]
         self._lock = threading.Lock()
@@ -116,34 +138,43 @@ class _Sending:
         self._blocks = ThreadPoolExecutor(_AT_ONCE)
         self._room = threading.Semaphore(2 * _AT_ONCE)
 
-    def send(self, found: list[OutputFile]) -> list[str]:
-        """Send all files; return why some are not in storage."""
+    def send(self, found: list[OutputFile], renamed: set[tuple[int, str]]) -> list[str]:
+        """Send all files, the ``renamed`` under the node's name; return why some are not in storage."""
+        self._renamed = renamed
         errors: list[str] = []
-        refused: set[int] = set()
+        targets: dict[int, _Target] = {}
         for index in sorted({one.upload for one in found}):
             try:
                 self._targets[index].look()
+                targets[index] = self._targets[index]
             except FetchError as error:
-                refused.add(index)
                 errors.append(error.reason)
         with ThreadPoolExecutor(_AT_ONCE) as pool, self._blocks:
-            for problem in pool.map(self._try, [one for one in found if one.upload not in refused]):
-                if problem and problem not in errors:
-                    errors.append(problem)
-        return errors
+            errors += filter(None, pool.map(self._try, [one for one in found if one.upload in targets]))
+        for target in targets.values():
+            try:
+                errors += target.verify()
+            except FetchError as error:
+                errors.append(error.reason)
+        return list(dict.fromkeys(errors))
 
     def counts(self) -> dict[str, int]:
         """Return how many files were sent and kept, and the bytes sent."""
         return {"files": self._files, "kept": self._kept, "bytes": self._bytes}
 
     def report(self, ended: threading.Event) -> None:
-        """Send the counts once a second until the end."""
-        while not ended.wait(_BEAT_S):
+        """Send the counts once a second until the end, and hold the node's slots."""
+        while True:
+            left = self._request["need"] - len(self._held)
+            with contextlib.suppress(OSError):  # on a full disk, the upload is what helps
+                self._held += hold_some(self._request["slots"], left, self._job)
+            if ended.wait(_BEAT_S):
+                return
             _send({"t": "progress", **self.counts()})
 
     def _try(self, file: OutputFile) -> str:
         target = self._targets[file.upload]
-        node = self._node if (file.upload, file.path) in self._renamed else ""
+        node = self._request["node"] if (file.upload, file.path) in self._renamed else ""
         name = blob_name(target.folder, file.path, node)
         try:
             handle = os.open(file.place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -174,6 +205,7 @@ class _Sending:
             if known == (size, digest):
                 return False
             target.ask("PUT", name, "", {"x-ms-blob-type": "BlockBlob", "Content-MD5": digest}, data)
+            target.sent[name] = (size, digest)
             self._count(len(data))
             return True
         if known is not None and known[0] == size and known[1] == _md5_of(stream):
@@ -197,6 +229,7 @@ class _Sending:
         body = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{blocks}</BlockList>'.encode()
         digest = base64.b64encode(whole.digest()).decode()
         target.ask("PUT", name, "comp=blocklist", {"x-ms-blob-content-md5": digest}, body)
+        target.sent[name] = (size, digest)
         return True
 
     def _send_block(self, target: _Target, name: str, block: str, digest: str, data: bytes) -> None:
@@ -221,6 +254,8 @@ class _Target:
         self.folder = unquote(path).rstrip("/")
         self.known: dict[str, tuple[int, str]] = {}
         """By blob, its length and MD5."""
+        self.sent: dict[str, tuple[int, str]] = {}
+        """The same of what this upload has sent."""
         self._away = ""
         """Why nothing more is sent: storage stayed busy or silent, and each file would wait as long again."""
         root = f"https://{address.netloc}/{container}"
@@ -233,7 +268,7 @@ class _Target:
 
     def look(self) -> None:
         """Read what is there. Raise :class:`FetchError`."""
-        marker = ""
+        self.known, marker = {}, ""
         while True:
             query = f"restype=container&comp=list&prefix={quote(self.folder, safe='')}"
             if marker:
@@ -249,6 +284,14 @@ class _Target:
             marker = page.findtext("NextMarker") or ""
             if not marker:
                 return
+
+    def verify(self) -> list[str]:
+        """Return what storage does not have as it was sent. Raise :class:`FetchError`."""
+        if not self.sent:
+            return []
+        self.look()
+        why = "storage has other content, or nothing, where this was sent: send it again"
+        return [f"{name}: {why}" for name, expected in self.sent.items() if self.known.get(name) != expected]
 
     def uncommitted(self, name: str) -> set[str]:
         """Return the names of a blob's blocks that an interrupted upload has left."""

@@ -40,6 +40,8 @@ def cancel(job: str, grace: float | None) -> CancelAnswer:
         while state["state"] not in job_dir.TERMINAL and time.monotonic() < until:
             time.sleep(_POLL)
             state = folder.state()
+    elif job_dir.is_alive(state["supervisor"]):  # it uploads what a cancelled job has left
+        _request(folder, grace)
     given = own if grace is None else grace
     lost = lost_nodes(folder)
     return {
@@ -77,7 +79,7 @@ def _request(folder: job_dir.Folder, grace: float | None) -> None:
         with suppress(OSError):  # a full disk still takes a file without contents
             replace_file(path, f"{grace:g}".encode())
     with open(path, "a", encoding="utf-8"):
-        return
+        os.utime(path)  # an upload is ended by a request that is newer than its beginning
 
 
 def cancel_request(folder: job_dir.Folder, own: float) -> tuple[float, str] | None:

@@ -7,7 +7,7 @@ import time
 from typing import NamedTuple
 
 from launch.remote.base import job_dir
-from launch.remote.base.records import Plan, UploadRecord
+from launch.remote.base.records import End, Plan, UploadRecord
 from launch.remote.head import queue
 from launch.remote.head.outcome import Outcome
 from launch.remote.log.writer import StreamWriter
@@ -75,8 +75,10 @@ class JobState:
         self._state.update({"state": "RUNNING", "reason": reason, "port": port})
         self._write()
 
-    def set_uploading(self, uploads: list[UploadRecord]) -> None:
-        """Record that the ranks have ended, and that the outputs are on their way to storage."""
+    def set_uploading(self, uploads: list[UploadRecord], outcome: Outcome) -> None:
+        """Record that the outputs are on their way to storage, and how the ranks have ended: the outcome
+        holds even if this supervisor is killed meanwhile."""
+        self._state["pending"] = self._end_of(outcome)
         self._state["reason"] = f"uploading to {', '.join(one['url'] for one in uploads)}"
         self._write()
 
@@ -94,15 +96,24 @@ class JobState:
     def set_ended(self, outcome: Outcome) -> None:
         """Record the terminal state."""
         self._record_failure(outcome)
+        self._state.pop("pending", None)
+        self._state.update(self._end_of(outcome))  # type: ignore[typeddict-item]  # its fields are State's
+        self._state.update({"place": None, "waits_for": [], "ended": time.time()})
+        self._write()
+
+    def _end_of(self, outcome: Outcome) -> End:
         reason, failure = outcome.reason, outcome.failure
         if self._first is not None and not outcome.ran:  # the launch that was to follow is not a failure
             failure = self._first.failure or failure
         if self._first is not None and outcome.state == "FAILED":
             restart = f"restart {self.restarts} of {self._plan['max_restarts']}"
             reason = f"{reason} (in {restart}; the first failure was: {self._first.reason})"
-        self._state.update({"state": outcome.state, "reason": reason, "place": None, "waits_for": []})
-        self._state.update({"exit_status": outcome.exit_status, "failure": failure, "ended": time.time()})
-        self._write()
+        return {
+            "state": outcome.state,
+            "reason": reason,
+            "exit_status": outcome.exit_status,
+            "failure": failure,
+        }
 
     def _record_failure(self, outcome: Outcome) -> None:
         if outcome.failure is not None:

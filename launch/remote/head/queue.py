@@ -41,6 +41,7 @@ __all__ = [
     "removal_among",
     "requeue",
     "set_taken",
+    "slots_of",
     "waiting_for",
 ]
 
@@ -164,6 +165,12 @@ class Wait:
 
     def __init__(self, place: int, jobs: list[str], words: list[str]) -> None:
         self.place, self.jobs, self.words = place, jobs, words
+
+
+def slots_of(job: str) -> dict[str, list[int]]:
+    """Return the slots that the job was given, by node."""
+    with _entries() as entries:
+        return entries[_position(entries, job)]["slots"] or {}
 
 
 def readmit(job: str, port: int) -> Allocation | None:

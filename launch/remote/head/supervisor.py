@@ -91,7 +91,7 @@ def _end(folder: job_dir.Folder, plan: Plan, state: JobState, result: Outcome) -
     uploads = plan.get("uploads", []) if result.ran else []
     event = None
     if uploads and result.state != "CANCELLED":
-        state.set_uploading(uploads)
+        state.set_uploading(uploads, result)
         event = _upload(folder, plan, uploads)
         result.reason = "; ".join(filter(None, (result.reason, _arrival(plan["id"], event))))
     if not uploads:
@@ -104,8 +104,7 @@ def _end(folder: job_dir.Folder, plan: Plan, state: JobState, result: Outcome) -
 def _arrival(job: str, event: UploadEvent) -> str:
     """Return where a job's outputs are, or why not all of them are there."""
     for node, problems in event["errors"].items():
-        why = f"{node}: {problems[0]}"
-        return f"not all of its outputs are in storage, `fab upload {job}` goes on: {why}"
+        return job_dir.not_uploaded(job, f"{node}: {problems[0]}")
     return f"outputs in {', '.join(event['urls'].values())}"
 
 
@@ -113,7 +112,9 @@ def _upload(folder: job_dir.Folder, plan: Plan, uploads: list[UploadRecord]) -> 
     """Upload the outputs until somebody cancels the job, once more if it is cancelled; return the event."""
     before = _cancelled_at(folder)
     try:
-        return upload_outputs(folder, plan, uploads, lambda: _cancelled_at(folder) != before)
+        return upload_outputs(
+            folder, plan, uploads, lambda: _cancelled_at(folder) != before, queue.slots_of(folder.job)
+        )
     except OSError as error:
         return no_upload(folder, plan, uploads, str(error))
     except Exception as error:  # noqa: BLE001  as in supervise()

@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import selectors
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from launch.remote.base import job_dir, timing
 from launch.remote.base.files import replace_file
@@ -42,11 +43,17 @@ def upload_outputs(
     plan: Plan,
     uploads: list[UploadRecord],
     is_cancelled: Callable[[], bool],
+    slots: Mapping[str, list[int]] | None,
     report: Report = lambda _files, _bytes: None,
 ) -> UploadEvent:
-    """Upload a job's outputs; record and return the event. A node that cannot send keeps no other from it."""
+    """Upload a job's outputs; record and return the event. A node that cannot send keeps no other from it.
+
+    Meanwhile each node holds its ``slots``, any one where it has none there, so that no command and no job
+    with another head takes it for idle; None: the job's runners hold them.
+    """
     started = time.monotonic()
-    nodes = [_Node(plan, index, uploads) for index in range(len(plan["nodes"]))]
+    _raise_file_limit()
+    nodes = [_Node(plan, index, uploads, slots) for index in range(len(plan["nodes"]))]
     with selectors.DefaultSelector() as selector:
         for node in nodes:
             selector.register(node.stdout, selectors.EVENT_READ, node)
@@ -63,7 +70,7 @@ def upload_outputs(
                     elif node.is_open and is_cancelled():
                         selector.unregister(node.stdout)
                         node.end("the upload was cancelled")
-                if not is_named and all(node.files is not None or not node.is_open for node in nodes):
+                if not is_named and all(node.is_listed or not node.is_open for node in nodes):
                     is_named = True
                     _name_files(folder, nodes)
                 report(
@@ -84,8 +91,18 @@ def upload_outputs(
     return _recorded(folder, event)
 
 
+def _raise_file_limit() -> None:
+    """Let this process open as many pipes as the machine allows: the usual 1024 are those of 330 nodes."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 class PeriodicUpload:
-    """Uploads of a job's outputs while it runs, every ``upload_every_s`` of its plan; none without that."""
+    """Uploads of a job's outputs while it runs, every ``upload_every_s`` of its plan; none without that.
+
+    Each is a process of its own, as ``fab upload`` starts it: its pipes, three a node, would leave the
+    supervisor too few file descriptors, and ranks would inherit a higher limit.
+    """
 
     def __init__(self, folder: job_dir.Folder, plan: Plan) -> None:
         self._folder, self._plan = folder, plan
@@ -105,9 +122,27 @@ class PeriodicUpload:
     def _run(self) -> None:
         while not self._ended.wait(self._plan["upload_every_s"]):
             try:
-                upload_outputs(self._folder, self._plan, self._plan["uploads"], self._ended.is_set)
+                problem = self._upload()
             except OSError as error:
-                no_upload(self._folder, self._plan, self._plan["uploads"], str(error))
+                problem = str(error)
+            if problem:
+                no_upload(self._folder, self._plan, self._plan["uploads"], problem)
+
+    def _upload(self) -> str:
+        """Return why an upload was not, or "" where it has recorded its event, or the job has ended."""
+        command = f"upload-job {self._plan['id']}"
+        process = start_on_node(self._plan, 0, command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        while not self._ended.is_set():
+            try:
+                _, errors = process.communicate(timeout=_POLL_S)
+            except subprocess.TimeoutExpired:
+                continue
+            if not process.returncode:
+                return ""
+            return (last_lines(errors, 1) or [f"its process ended with exit status {process.returncode}"])[0]
+        process.kill()  # the nodes' part of it ends with their pipes
+        process.communicate()
+        return ""
 
 
 def no_upload(folder: job_dir.Folder, plan: Plan, uploads: list[UploadRecord], reason: str) -> UploadEvent:
@@ -148,7 +183,7 @@ def _name_files(folder: job_dir.Folder, nodes: list[_Node]) -> None:
     names = {node.name for node in nodes}
     owners = {key: name for key, name in _read_owners(record).items() if name in names}
     for node in nodes:
-        if node.is_open and node.files is not None:
+        if node.is_open:
             node.name_files(
                 sorted(key for key in node.files if owners.setdefault(key, node.name) != node.name)
             )
@@ -168,13 +203,17 @@ def _read_owners(record: str) -> dict[tuple[int, str], str]:
 class _Node:
     """The upload of one node."""
 
-    def __init__(self, plan: Plan, index: int, uploads: list[UploadRecord]) -> None:
-        self.name = plan["nodes"][index]["name"]
-        self.files: list[tuple[int, str]] | None = None
-        """What the node has; None until it has listed it."""
+    def __init__(
+        self, plan: Plan, index: int, uploads: list[UploadRecord], slots: Mapping[str, list[int]] | None
+    ) -> None:
+        node = plan["nodes"][index]
+        self.name = node["name"]
+        self.files: list[tuple[int, str]] = []
+        self.is_listed = False
+        """Whether ``files`` are all that the node has."""
         self.errors: list[str] = []
         self.counts = {"files": 0, "kept": 0, "bytes": 0}
-        self._is_named = self._is_whole = False
+        self._is_whole = False
         self._buffer = b""
         self._heard = time.monotonic()
         pipe = subprocess.PIPE
@@ -182,7 +221,11 @@ class _Node:
         assert self._process.stdout is not None  # noqa: S101  a pipe by construction
         self.stdout = self._process.stdout.fileno()
         self.is_open = True
-        self._write({"node": self.name, "uploads": uploads})
+        given = None if slots is None else slots.get(self.name)
+        # Any one: the queue gives the lowest slots first, so the highest is missed least.
+        wanted = [] if slots is None else given or list(range(node["slots"]))[::-1]
+        need = 0 if slots is None else len(given or [0])
+        self._write({"node": self.name, "uploads": uploads, "slots": wanted, "need": need})
 
     def read(self) -> bool:
         """Read what the node has sent; return False at its end."""
@@ -198,13 +241,11 @@ class _Node:
         return True
 
     def is_silent(self) -> bool:
-        """Return whether the node sent nothing for too long; while it waits it has nothing to send."""
-        waits = self.files is not None and not self._is_named
-        return not waits and time.monotonic() - self._heard > timing.COLLECT_SILENT_S
+        """Return whether the node sent nothing for too long."""
+        return time.monotonic() - self._heard > timing.COLLECT_SILENT_S
 
     def name_files(self, renamed: list[tuple[int, str]]) -> None:
         """Let the node begin to send, these files under its own name."""
-        self._is_named, self._heard = True, time.monotonic()
         self._write(renamed)
 
     def end(self, reason: str) -> None:
@@ -223,7 +264,10 @@ class _Node:
         if answer["t"] == "files":
             found = answer["files"]
             assert isinstance(found, list)  # noqa: S101
-            self.files = [(upload, path) for upload, path in found]
+            self.files += [(upload, path) for upload, path in found]
+            return
+        if answer["t"] == "listed":
+            self.is_listed = True
             return
         if answer["t"] == "failed":
             self.errors.append(str(answer["reason"]))

@@ -11,9 +11,11 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from launch.remote.base.payloads import SlotRequest
 
-__all__ = ["HOLDER_BYTES", "SlotsTaken", "hold", "take_slots", "taken_slots"]
+__all__ = ["HOLDER_BYTES", "SlotsTaken", "hold", "hold_some", "take_slots", "taken_slots"]
 
 _TAKEN = -1
 HOLDER_BYTES = 200
@@ -61,10 +63,22 @@ def taken_slots(count: int) -> list[tuple[int, str]]:
 def hold(count: int, holder: str) -> list[int]:
     """Lock the free ones of this node's ``count`` slots, so that no job takes them; return the descriptors
     that hold them. Running jobs keep theirs."""
+    return hold_some(range(count), count, holder)
+
+
+def hold_some(slots: Iterable[int], most: int, holder: str) -> list[int]:
+    """Lock free ones of these ``slots``, in this order and at most so many; return the descriptors that hold
+    them."""
     folder, guard = _guard_slots()
     try:
-        locked = (_lock_slot(folder, slot, holder)[0] for slot in range(count))
-        return [fd for fd in locked if fd != _TAKEN]
+        held: list[int] = []
+        for slot in slots:
+            if len(held) == most:
+                break
+            fd, _ = _lock_slot(folder, slot, holder)
+            if fd != _TAKEN:
+                held.append(fd)
+        return held
     finally:
         os.close(guard)
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from launch.remote.data.output_files import local_files
 from launch.remote.data.upload import blob_name
+from launch.remote.node import slots
 from tests.launch.remote.data.storage_server import Fault, Storage
 
 JOB = "train-1"
@@ -27,6 +29,13 @@ time.sleep = lambda _seconds: None
 sys.exit(upload.serve(sys.argv[1], sys.stdin.buffer))
 """
 """The node's command, with another identity than the metadata service's and without pauses."""
+SLOW = """
+def walk(*args, **more):
+    pause(2.5)
+    yield from real(*args, **more)
+os.walk = walk
+"""
+"""Makes the walk of a job's files slow."""
 Node = Callable[..., dict[str, Any]]
 
 
@@ -45,10 +54,10 @@ def node(outputs: Path, storage: Storage) -> Node:
     storage.containers.add("results")
 
     def run(
-        path: str = f"results/{JOB}", name: str = "", renamed: Any = (), more: Any = ()
+        path: str = f"results/{JOB}", name: str = "", renamed: Any = (), more: Any = (), need: int = 0
     ) -> dict[str, Any]:
         places = [*more, {"name": name, "url": f"{storage.url}/{path}"}]
-        request = {"node": "node000001", "uploads": places}
+        request = {"node": "node000001", "uploads": places, "slots": [3, 2, 1, 0], "need": need}
         lines = [json.dumps(request), json.dumps(list(renamed)), ""]
         with subprocess.Popen(
             [sys.executable, "-c", NODE, JOB],
@@ -251,3 +260,66 @@ def test_a_container_that_is_not_there_is_named(node: Node, outputs: Path) -> No
     (outputs / "small").touch()
     (why,) = node("other/x")["errors"]
     assert "ContainerNotFound" in why
+
+
+def test_it_holds_slots_of_the_node_as_soon_as_they_are_free(
+    node: Node, outputs: Path, storage: Storage
+) -> None:
+    (outputs / "a").touch()
+    other = slots.take_slots({"job": "other", "slots": [0, 1, 3], "of": 4})
+    seen: list[list[tuple[int, str]]] = []
+
+    def look(method: str, _path: str, _query: str) -> None:
+        if method == "PUT":
+            seen.append(slots.taken_slots(4))
+            os.close(other.pop())  # slot 3
+            until = time.monotonic() + 20
+            while slots.taken_slots(4)[-1] != (3, JOB):
+                assert time.monotonic() < until
+                time.sleep(0.05)
+
+    storage.fault = look
+    assert node(need=2)["errors"] == []
+    assert seen[0] == [(0, "other"), (1, "other"), (2, JOB), (3, "other")]
+    assert slots.taken_slots(4) == [(0, "other"), (1, "other")]
+    for fd in other:
+        os.close(fd)
+
+
+def test_what_storage_made_of_it_is_compared(node: Node, outputs: Path, storage: Storage) -> None:
+    (outputs / "small").write_bytes(b"small")
+    (outputs / "model.bin").write_bytes(BIG)
+
+    def change(method: str, path: str, _query: str) -> None:
+        if method == "GET" and path == "results" and storage.blobs:
+            storage.digests[f"results/{JOB}/outputs/model.bin"] = "another"
+
+    storage.fault = change
+    why = "storage has other content, or nothing, where this was sent: send it again"
+    assert node()["errors"] == [f"{JOB}/outputs/model.bin: {why}"]
+    storage.fault = lambda *_: None
+    assert (node()["files"], node()["errors"]) == (1, [])
+
+
+def test_many_problems_are_counted(node: Node, outputs: Path) -> None:
+    for number in range(30):
+        (outputs / f"{number:02}").symlink_to("x")
+    found = node()["errors"]
+    assert (len(found), found[-1]) == (21, "and 10 more")
+
+
+def test_a_node_gives_signs_of_life_while_it_lists_its_files(outputs: Path, storage: Storage) -> None:
+    (outputs / "a").touch()
+    slow = f"import os, time\nreal, pause = os.walk, time.sleep\n{SLOW}{NODE}"
+    request = {"node": "node000001", "uploads": [{"name": "", "url": f"{storage.url}/results/{JOB}"}]}
+    done = subprocess.run(
+        [sys.executable, "-c", slow, JOB],
+        cwd=ROOT,
+        env={**os.environ, "SSL_CERT_FILE": str(storage.certificate)},
+        input=json.dumps({**request, "slots": [], "need": 0}).encode() + b"\n",
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    kinds = [json.loads(line)["t"] for line in done.stdout.splitlines()]
+    assert kinds.index("progress") < kinds.index("files") < kinds.index("listed")
+    assert done.returncode == 1  # nobody said which files another node has

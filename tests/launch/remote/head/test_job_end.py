@@ -10,7 +10,7 @@ import pytest
 
 from launch.remote.base import job_dir
 from launch.remote.base.records import UploadEvent
-from launch.remote.head import queue, supervisor
+from launch.remote.head import cancel, queue, supervisor
 from launch.remote.head.job_state import JobState
 from launch.remote.head.outcome import Outcome
 from tests.launch.remote.sample_records import sample_plan
@@ -39,9 +39,11 @@ class Job:
         self.state = JobState(self.folder, self.plan)
         queue.enter(self.plan)
         self.event, self.seen, self.queued = DONE, list[tuple[str, str]](), list[bool]()
+        self.slots = list[dict[str, list[int]]]()
         monkeypatch.setattr(supervisor, "upload_outputs", self._upload)
 
-    def _upload(self, *_: object) -> UploadEvent:
+    def _upload(self, *given: Any) -> UploadEvent:
+        self.slots.append(given[4])
         found = self.record()
         self.seen.append((found["state"], found["reason"]))
         self.queued.append(self.is_queued())
@@ -86,6 +88,42 @@ def test_a_failure_keeps_its_reason(job: Job) -> None:
     )
     assert job.end("FAILED", "rank 0 failed")["reason"] == f"rank 0 failed; {why}"
     assert not job.is_kept()
+
+
+def test_a_job_whose_supervisor_is_killed_while_it_uploads_has_ended_as_its_ranks_did(job: Job) -> None:
+    result = Outcome("FAILED", 3, "rank 0 failed")
+    job.state.set_uploading(job.plan["uploads"], result)
+    record = job.record()
+    Path(job.folder.file("state.json")).write_text(json.dumps({**record, "supervisor": None}))
+    ended = job.folder.state()
+    assert (ended["state"], ended["exit_status"]) == ("FAILED", 3)
+    why = f"rank 0 failed; not all of its outputs are in storage, `fab upload {JOB}` goes on: the job's super"
+    assert ended["reason"].startswith(why)
+    assert "pending" not in ended
+
+
+def test_nothing_is_pending_once_the_upload_has_ended(job: Job) -> None:
+    assert "pending" not in job.end("SUCCEEDED")
+
+
+def test_a_cancel_ends_the_upload_of_a_cancelled_job(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    def upload(*given: Any) -> UploadEvent:
+        is_cancelled = given[3]
+        assert not is_cancelled()
+        assert cancel.cancel(JOB, None)["state"]["state"] == "CANCELLED"
+        assert is_cancelled()
+        return {**DONE, "errors": {"node000000": ["the upload was cancelled"]}}
+
+    monkeypatch.setattr(supervisor, "upload_outputs", upload)
+    cancel._request(job.folder, None)
+    job.end("CANCELLED")
+    assert not job.is_kept()
+
+
+def test_nodes_hold_the_jobs_slots_while_they_upload(job: Job) -> None:
+    queue.admit(JOB, 29500)
+    job.end("SUCCEEDED")
+    assert job.slots == [{"node000000": [0]}]
 
 
 def test_a_cancelled_job_has_ended_before_its_upload(job: Job) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,22 @@ from tests.launch.remote.data.storage_server import Storage, serve
 from tests.launch.remote.data.test_upload import JOB, NODE, ROOT
 from tests.launch.remote.sample_records import sample_plan
 
-STUCK = ["sh", "-c", 'read request; echo \'{"t": "files", "files": []}\'; exec sleep 60']
+DONE = '{"t": "uploaded", "files": 0, "kept": 0, "bytes": 0, "errors": []}'
+LISTED = '{"t": "listed"}'
+EMPTY = ["sh", "-c", f"read request; echo '{LISTED}'; read names; echo '{DONE}'"]
+STUCK = ["sh", "-c", f"read request; echo '{LISTED}'; exec sleep 60"]
+HEAD = """
+import json, os, subprocess, sys
+from launch.remote import cli
+from launch.remote.head import uploads
+nodes = json.loads(os.environ["NODES"])
+def start(plan, index, command, **pipes):
+    env = {**os.environ, "HOME": nodes[index]["home"]}
+    return subprocess.Popen(nodes[index]["argv"], env=env, stdout=subprocess.PIPE, **pipes)
+uploads.start_on_node = start
+sys.exit(cli.main(["upload-job", sys.argv[1]]))
+"""
+"""The head's command, with nodes of this test."""
 NAMES = ["node000000", "node000001", "node000002"]
 
 
@@ -33,29 +49,42 @@ class Nodes:
         self._folder, self._storage = folder, storage
         self.instead: dict[int, list[str]] = {}
         """Commands of nodes that do something else."""
+        self.head = [sys.executable, "-c", HEAD]
         monkeypatch.setenv("HOME", str(self.home(0)))
         monkeypatch.setattr(uploads, "start_on_node", self._start)
         for number in range(len(NAMES)):
             (self.home(number) / ".ranklift/jobs" / JOB / "outputs").mkdir(parents=True)
-        nodes = [{"name": name} for name in NAMES]
+        nodes = [{"name": name, "ranks": [], "reserve": 1, "slots": 4} for name in NAMES]
         self.uploads: list[UploadRecord] = [{"name": "", "url": f"{storage.url}/results/{JOB}"}]
         self.plan = sample_plan(JOB, nodes=nodes, uploads=self.uploads)
         self.folder = job_dir.Folder(JOB)
+        Path(self.folder.file("job.json")).write_text(json.dumps(self.plan))
+        state = job_dir.first_state(JOB, self.plan, 0.0, job_dir.identity(os.getpid()))
+        Path(self.folder.file("state.json")).write_text(json.dumps({**state, "state": "RUNNING"}))
         storage.containers.add("results")
 
     def home(self, number: int) -> Path:
-        return self._folder / NAMES[number]
+        return self._folder / f"node{number:06}"
 
     def write(self, number: int, name: str, content: bytes = b"") -> None:
         (self.home(number) / ".ranklift/jobs" / JOB / "outputs" / name).write_bytes(content)
 
-    def _start(self, _plan: Plan, index: int, _command: str, **pipes: Any) -> subprocess.Popen[bytes]:
+    def _start(self, _plan: Plan, index: int, command: str, **pipes: Any) -> subprocess.Popen[bytes]:
         env = {**os.environ, "HOME": str(self.home(index)), "SSL_CERT_FILE": str(self._storage.certificate)}
-        argv = self.instead.get(index, [sys.executable, "-c", NODE, JOB])
+        argv = self._argv(index)
+        if command.startswith("upload-job"):
+            count = range(len(self.plan["nodes"]))
+            found = [{"home": str(self.home(number)), "argv": self._argv(number)} for number in count]
+            argv, env["NODES"] = [*self.head, JOB], json.dumps(found)
         return subprocess.Popen(argv, cwd=ROOT, env=env, stdout=subprocess.PIPE, **pipes)
 
-    def upload(self, **more: Any) -> UploadEvent:
-        return upload_outputs(self.folder, self.plan, self.uploads, more.get("is_cancelled", lambda: False))
+    def _argv(self, index: int) -> list[str]:
+        return self.instead.get(index, [sys.executable, "-c", NODE, JOB])
+
+    def upload(
+        self, is_cancelled: Callable[[], bool] = lambda: False, slots: dict[str, list[int]] | None = None
+    ) -> UploadEvent:
+        return upload_outputs(self.folder, self.plan, self.uploads, is_cancelled, slots)
 
     def events(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in Path(self.folder.file("events.jsonl")).read_text().splitlines()]
@@ -176,3 +205,53 @@ def test_a_job_that_runs_is_uploaded_every_so_often(nodes: Nodes, storage: Stora
             time.sleep(0.05)
     with PeriodicUpload(nodes.folder, {**nodes.plan, "upload_every_s": None}):
         pass
+
+
+def test_uploads_of_a_running_job_need_no_pipes_of_its_supervisor(nodes: Nodes) -> None:
+    count = 40
+    node = nodes.plan["nodes"][0]
+    nodes.plan["nodes"] = [{**node, "name": f"node{number:06}"} for number in range(count)]
+    Path(nodes.folder.file("job.json")).write_text(json.dumps(nodes.plan))
+    nodes.instead = dict.fromkeys(range(count), EMPTY)
+    usual, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len([*Path("/proc/self/fd").iterdir()]) + count, most))
+    try:
+        with PeriodicUpload(nodes.folder, {**nodes.plan, "upload_every_s": 0.1}):
+            (event,) = wait_for_events(nodes, 1)[:1]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (usual, most))
+    assert event["errors"] == {}
+
+
+def test_an_upload_whose_process_is_killed_is_recorded(nodes: Nodes) -> None:
+    nodes.head = ["sh", "-c", "kill -9 $$"]
+    with PeriodicUpload(nodes.folder, {**nodes.plan, "upload_every_s": 0.1}):
+        event = wait_for_events(nodes, 1)[0]
+    assert event["errors"] == {"node000000": ["its process ended with exit status -9"]}
+
+
+def wait_for_events(nodes: Nodes, count: int) -> list[dict[str, Any]]:
+    until = time.monotonic() + 30
+    while not Path(nodes.folder.file("events.jsonl")).exists() or len(nodes.events()) < count:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    return nodes.events()
+
+
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [
+        ({NAMES[0]: [1, 2], NAMES[1]: []}, [([1, 2], 2), ([3, 2, 1, 0], 1), ([3, 2, 1, 0], 1)]),
+        ({}, [([3, 2, 1, 0], 1)] * 3),
+        (None, [([], 0)] * 3),
+    ],
+    ids=["those of the job", "any one by hand", "those of its runners"],
+)
+def test_nodes_hold_slots_while_they_upload(
+    nodes: Nodes, given: dict[str, list[int]] | None, asked: list[tuple[list[int], int]]
+) -> None:
+    script = f"read request; echo \"$request\" > ~/request; echo '{LISTED}'; read names; echo '{DONE}'"
+    nodes.instead = {number: ["sh", "-c", script] for number in range(3)}
+    nodes.upload(slots=given)
+    found = [json.loads((nodes.home(number) / "request").read_text()) for number in range(3)]
+    assert [(one["slots"], one["need"]) for one in found] == asked
