@@ -63,7 +63,7 @@ class Look(TypedDict):
 
     findings: list[Finding]
     """Empty: the node is as promised."""
-    gpus: int | None
-    """Number of GPUs that their driver answers for; None where no driver was asked."""
+    gpus: int
+    """Number of GPUs that their driver answers for; -1 where no driver was asked."""
     ports: list[str]
     """Active InfiniBand ports: ``mlx5_ib0:1``."""

@@ -1,0 +1,169 @@
+"""What NVIDIA's driver says of each GPU, by its library NVML; names and values are those of ``nvml.h``."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+__all__ = ["Driver", "Gpu", "read_driver"]
+
+_LIBRARY = "libnvidia-ml.so.1"
+_SUCCESS = 0
+_ERRORS = {
+    4: "NO_PERMISSION",
+    9: "DRIVER_NOT_LOADED",
+    12: "LIBRARY_NOT_FOUND",
+    13: "FUNCTION_NOT_FOUND",
+    15: "GPU_IS_LOST",
+    16: "RESET_REQUIRED",
+    18: "LIB_RM_VERSION_MISMATCH",
+    999: "UNKNOWN",
+}
+_UNCORRECTED, _VOLATILE = 1, 0
+"""NVML_MEMORY_ERROR_TYPE_UNCORRECTED: double-bit errors; NVML_VOLATILE_ECC: since the driver was loaded."""
+_RECOVERY_ACTION = 230
+"""NVML_FI_DEV_GET_GPU_RECOVERY_ACTION; older drivers do not know it."""
+_UNUSABLE = (15, 16)
+"""Codes after which nothing of the GPU can be used."""
+
+
+class _PciInfo(ctypes.Structure):
+    _fields_ = (
+        ("busIdLegacy", ctypes.c_char * 16),
+        ("domain", ctypes.c_uint),
+        ("bus", ctypes.c_uint),
+        ("device", ctypes.c_uint),
+        ("pciDeviceId", ctypes.c_uint),
+        ("pciSubSystemId", ctypes.c_uint),
+        ("busId", ctypes.c_char * 32),
+    )
+
+
+class _FieldValue(ctypes.Structure):
+    _fields_ = (
+        ("fieldId", ctypes.c_uint),
+        ("scopeId", ctypes.c_uint),
+        ("timestamp", ctypes.c_longlong),
+        ("latencyUsec", ctypes.c_longlong),
+        ("valueType", ctypes.c_int),
+        ("nvmlReturn", ctypes.c_int),
+        ("value", ctypes.c_uint * 2),
+    )
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU that the driver counts; what it does not say is None."""
+
+    index: int
+    address: str = ""
+    """As in ``0001:00:00.0``; empty where the driver does not say."""
+    error: str = ""
+    """Why it cannot be queried at all."""
+    uncorrected: int | None = None
+    """Double-bit errors of its memory since the driver was loaded."""
+    remap_failed: bool | None = None
+    remap_pending: bool | None = None
+    recovery: int | None = None
+    """What the driver asks for: 0 nothing, 1 a reset, 2 a reboot, 3 that its peers be drained, 4 both."""
+    clock_events: int | None = None
+    """Reasons for slower clocks, one bit each."""
+    persistence: bool | None = None
+    temperature_c: int | None = None
+
+
+@dataclass(frozen=True)
+class Driver:
+    """All GPUs that the driver counts; with a ``problem``, it could not be queried."""
+
+    gpus: tuple[Gpu, ...] = ()
+    problem: str = ""
+
+
+def read_driver(library: str = _LIBRARY) -> Driver:
+    """Return what the driver says of all GPUs."""
+    try:
+        nvml = ctypes.CDLL(library)
+    except OSError as error:
+        return Driver(problem=str(error))
+    status = nvml.nvmlInit_v2()
+    if status != _SUCCESS:
+        return Driver(problem=f"nvmlInit_v2: {_name(status)}")
+    try:
+        count = ctypes.c_uint()
+        status = nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
+        if status != _SUCCESS:
+            return Driver(problem=f"nvmlDeviceGetCount_v2: {_name(status)}")
+        return Driver(tuple(_read_gpu(nvml, index) for index in range(count.value)))
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _read_gpu(nvml: ctypes.CDLL, index: int) -> Gpu:
+    device = ctypes.c_void_p()
+    status = nvml.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(device))
+    if status != _SUCCESS:
+        return Gpu(index, error=_name(status))
+    queries = _Queries(nvml, device)
+    info = _PciInfo()
+    queries.call("nvmlDeviceGetPciInfo_v3", ctypes.byref(info))
+    remaps = [ctypes.c_uint() for _ in range(4)]
+    knows_remaps = queries.call("nvmlDeviceGetRemappedRows", *map(ctypes.byref, remaps))
+    recovery = _FieldValue(fieldId=_RECOVERY_ACTION)
+    knows_recovery = queries.call("nvmlDeviceGetFieldValues", ctypes.c_int(1), ctypes.byref(recovery))
+    kinds = ctypes.c_int(_UNCORRECTED), ctypes.c_int(_VOLATILE)
+    clock_events = queries.ask("nvmlDeviceGetCurrentClocksEventReasons", ctypes.c_ulonglong())
+    if clock_events is None:  # its name in drivers before 535
+        clock_events = queries.ask("nvmlDeviceGetCurrentClocksThrottleReasons", ctypes.c_ulonglong())
+    persistence = queries.ask("nvmlDeviceGetPersistenceMode", ctypes.c_int())
+    return Gpu(
+        index,
+        _sysfs_address(info.busId.decode("ascii", "replace")),
+        uncorrected=queries.ask("nvmlDeviceGetTotalEccErrors", ctypes.c_ulonglong(), *kinds),
+        remap_pending=bool(remaps[2].value) if knows_remaps else None,
+        remap_failed=bool(remaps[3].value) if knows_remaps else None,
+        recovery=recovery.value[0] if knows_recovery and recovery.nvmlReturn == _SUCCESS else None,
+        clock_events=clock_events,
+        persistence=None if persistence is None else bool(persistence),
+        temperature_c=queries.ask("nvmlDeviceGetTemperature", ctypes.c_uint(), ctypes.c_int(0)),
+        error=queries.error,
+    )
+
+
+class _Queries:
+    """Queries to the driver about one GPU; ``error`` says that the GPU stopped answering."""
+
+    def __init__(self, nvml: ctypes.CDLL, device: ctypes.c_void_p) -> None:
+        self._nvml, self._device = nvml, device
+        self.error = ""
+
+    def call(self, function: str, *arguments: object) -> bool:
+        """Return whether the function succeeded; older drivers lack some."""
+        try:
+            called = getattr(self._nvml, function)
+        except AttributeError:
+            return False
+        status = called(self._device, *arguments)
+        if status in _UNUSABLE:
+            self.error = _name(status)
+        return bool(status == _SUCCESS)
+
+    def ask(
+        self, function: str, result: ctypes.c_int | ctypes.c_uint | ctypes.c_ulonglong, *arguments: object
+    ) -> int | None:
+        """Return the number that the function stores into its last argument; None where it fails."""
+        return int(result.value) if self.call(function, *arguments, ctypes.byref(result)) else None
+
+
+def _name(status: int) -> str:
+    return f"NVML_ERROR_{_ERRORS[status]}" if status in _ERRORS else f"NVML error {status}"
+
+
+def _sysfs_address(bus_id: str) -> str:
+    """Return NVML's bus id, whose domain has 8 digits, as sysfs writes it.
+
+    >>> _sysfs_address("0000000A:00:00.0")
+    '000a:00:00.0'
+    """
+    domain, _, rest = bus_id.lower().partition(":")
+    return f"{domain[-4:]}:{rest}" if rest else ""
