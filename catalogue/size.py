@@ -56,6 +56,8 @@ class Size:
     hcas: int = 0
     hca_gbps: int | None = None
     """Of each adapter, in Gb/s."""
+    gpudirect: bool | None = None
+    """NCCL sends from the GPUs' memory by them."""
     link: Literal["FDR", "EDR", "HDR", "NDR"] | None = None
     connectx3: bool | None = None
     """The adapter is a ConnectX-3 Pro, which OFED dropped with 5.1."""

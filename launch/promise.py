@@ -38,7 +38,7 @@ def promise_of(name: str) -> Promise:
             promise["vendor"] = "amd" if row.gpu_driver == "rocm" else "nvidia"
             sources["vendor"] = row.sources[key]
             break
-    for key in ("fabric_manager", "nvme"):
+    for key in ("fabric_manager", "gpudirect", "nvme"):
         if getattr(row, key) is not None:
             promise[key], sources[key] = int(getattr(row, key)), row.sources[key]  # type: ignore[literal-required]
     if row.topology:

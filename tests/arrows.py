@@ -6,7 +6,8 @@ __all__ = ["ARROWS", "FOR_ALL"]
 
 FOR_ALL = {"launch.errors", "launch.nodeset", "launch.numbers"}
 _NODE_ROOMS = (
-    "agent base collect data environment environment.conda head health log mpi node node.runtimes store"
+    "agent base collect data environment environment.conda head health log mpi node node.runtimes probe "
+    "store"
 )
 _NODE_CODE = {"launch.remote", *(f"launch.remote.{room}" for room in _NODE_ROOMS.split())}
 _STACK = {"infra", "infra.arm", "infra.config", "infra.preflight"}
@@ -159,14 +160,14 @@ ARROWS: dict[str, set[str]] = {
     "launch.remote.environment.conda": {"launch.remote.base", "launch.remote.environment"},
     "launch.remote.head": {
         *("launch.remote.base", "launch.remote.head.runners", "launch.remote.log", "launch.remote.mpi"),
-        "launch.remote.node.runtimes",
+        *("launch.remote.node.runtimes", "launch.remote.probe"),
     },
     "launch.remote.head.runners": {"launch.remote.base", "launch.remote.log", "launch.remote.mpi"},
     "launch.remote.node": {"launch.remote.base", "launch.remote.node.runtimes"},
     "launch.remote.node.runtimes": {"launch.remote.base", "launch.remote.mpi", "launch.remote.node"},
     **{
         f"launch.remote.{room}": {"launch.remote.base"}
-        for room in ("agent", "collect", "health", "log", "mpi", "store")
+        for room in ("agent", "collect", "health", "log", "mpi", "probe", "store")
     },
 }
 """Beside itself and ``FOR_ALL``, what a package may import: the longest name that fits a module counts, and a

@@ -21,6 +21,7 @@ def test_a_size_promises_the_figures_of_its_row() -> None:
         "memory_gib": 886,
         "fabric_manager": 1,
         "nvme": 1,
+        "gpudirect": 1,
         "topology": "/opt/microsoft/ndv4-topo.xml",
     }
     assert sources["memory_gib"] == "azurehpc-health-checks"

@@ -1,10 +1,23 @@
-"""Types of a node's health: what its VM size promises, and what was found. Ranks do not import it."""
+"""Types of the nodes' health: what their VM size promises, and what was found, of each and of the way between
+them. Ranks do not import it."""
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import List, Literal, TypedDict  # noqa: UP035  (nodes may run Python 3.8)
 
-__all__ = ["Finding", "HealthCheck", "HealthMode", "Look", "Promise"]
+__all__ = [
+    "Finding",
+    "HealthCheck",
+    "HealthMode",
+    "Look",
+    "ProbeLine",
+    "ProbeMode",
+    "ProbeOrder",
+    "ProbeResult",
+    "ProbeVerdict",
+    "Promise",
+    "ProvenNodes",
+]
 
 HealthMode = Literal["off", "warn", "strict"]
 """What findings do to a job: nothing, for nobody looks; be shown; refuse the job where they are errors."""
@@ -28,6 +41,8 @@ class Promise(TypedDict, total=False):
     """InfiniBand devices that the node shows; 0 for a size without."""
     hca_gbps: int
     """Of each, in Gb/s."""
+    gpudirect: int
+    """1 if NCCL sends from the GPUs' memory by these devices."""
     memory_gib: int
     """Memory that the operating system reports."""
     nvme: int
@@ -67,3 +82,50 @@ class Look(TypedDict):
     """Number of GPUs that their driver answers for; -1 where no driver was asked."""
     ports: list[str]
     """Active InfiniBand ports: ``mlx5_ib0:1``."""
+
+
+# -- the proof of transport ----------------------------------------------------------------------
+
+ProbeMode = Literal["on", "auto", "off"]
+"""``auto``: when the head uses these nodes together for the first time."""
+ProbeVerdict = Literal["proven", "refused", "unproven", "omitted"]
+
+
+class ProbeOrder(TypedDict):
+    """Whether the way between a job's nodes is proven before its ranks start."""
+
+    mode: ProbeMode
+    rehearsal: int
+    """1 on rehearsed nodes, between which there is no InfiniBand."""
+
+
+class ProbeLine(TypedDict):
+    """A line that a rank has printed."""
+
+    rank: int
+    node: str
+    line: str
+
+
+class ProbeResult(TypedDict):
+    """What is known of the way between a job's nodes."""
+
+    source: Literal["probe", "ranks"]
+    """A probe, or what the job's own ranks print."""
+    verdict: ProbeVerdict
+    transport: str
+    """For people: ``InfiniBand, 8 HCAs a node, GPUDirect``; empty where nothing was seen."""
+    reason: str
+    """Why it is not proven."""
+    seconds: float
+    """Duration of the probe."""
+    lines: list[ProbeLine]
+    """The evidence."""
+
+
+class ProvenNodes(TypedDict):
+    """Nodes of one passed probe: an element of the head's probes.json."""
+
+    program: str
+    nodes: List[str]  # noqa: UP006
+    time: float

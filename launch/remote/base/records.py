@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Literal, Tuple, TypedDict, Union  # noqa: UP035  (nodes may run Python 3.8)
 
-from launch.remote.base.health_records import Finding, HealthCheck, HealthMode
+from launch.remote.base.health_records import Finding, HealthCheck, HealthMode, ProbeOrder, ProbeResult
 
 __all__ = [
     "BARE",
@@ -28,6 +28,7 @@ __all__ = [
     "Plan",
     "PlannedNode",
     "PlannedRank",
+    "ProbeEvent",
     "Process",
     "QueueEntry",
     "RankEnd",
@@ -172,6 +173,7 @@ class _Plan(ForRanks):
     remote: str
     checks: Checks
     health: HealthCheck
+    probe: ProbeOrder
     setup: str
     output_folders: list[str]
     services: list[int]
@@ -329,6 +331,12 @@ class HealthEvent(_Timed):
     findings: list[Finding]
 
 
+class ProbeEvent(ProbeResult, _Timed):
+    """What is known of the way between the job's nodes."""
+
+    event: Literal["probe"]
+
+
 class UploadEvent(_Timed):
     """An upload of the job's outputs."""
 
@@ -345,7 +353,7 @@ class UploadEvent(_Timed):
 
 
 Event = Union[  # noqa: UP007  (evaluated)
-    StateEvent, ExitEvent, FailureEvent, RestartEvent, NodeEvent, HealthEvent, UploadEvent
+    StateEvent, ExitEvent, FailureEvent, RestartEvent, NodeEvent, HealthEvent, ProbeEvent, UploadEvent
 ]
 """A line of events.jsonl."""
 

@@ -38,6 +38,7 @@ def sample_plan(job: str = "t-1", **fields: Any) -> Plan:
         "python": "python3",
         "checks": {},
         "health": {"mode": "off", "promise": {}},
+        "probe": {"mode": "auto", "rehearsal": 0},
         "setup": "",
         "output_folders": [],
         "services": [],

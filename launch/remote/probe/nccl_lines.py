@@ -1,0 +1,59 @@
+"""NCCL's lines about connections, at ``NCCL_DEBUG=INFO`` with the subsystems INIT and NET.
+
+Forms by version (NVIDIA/nccl, src/transport/net.cc, coll_net.cc, net_ib.cc)::
+
+    2.4-2.7   Ring 00 : 0[40] -> 8[40] [send] via NET/IB/0/GDRDMA
+    2.8-2.12  Channel 00 : 0[40] -> 8[40] [send] via NET/IB/0/GDRDMA       bus ids
+    2.13-2.17 Channel 00/0 : 0[40] -> 8[40] [send] via NET/IB/0/GDRDMA
+    2.18-2.25 Channel 00/0 : 0[0] -> 8[0] [send] via NET/IBext_v8/0(3)/GDRDMA/Shared    (3): by rank 3
+    2.26-     Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA(PCI)/Shared
+    all       CollNet 00/0 : 0 [send] via COLLNET/SHARP/0/GDRDMA
+
+The network's name is IB, Socket or a plugin's: ``IBext...`` is that of the HPC images, which uses InfiniBand.
+Ethernet devices are listed as ``/RoCE``. ``Using network IB`` proves nothing: it comes before connections. ``GPU Direct RDMA Enabled`` is not printed since 2.30.
+"""
+
+from __future__ import annotations
+
+import re
+
+from launch.remote.probe.transport_fact import INFINIBAND, ROCE, TCP, Device, Fact
+
+__all__ = ["MARK", "read"]
+
+MARK = b"NCCL INFO"
+"""In every line that :func:`read` reads."""
+_LINE = re.compile(r"(\S*:\d+):\d+ \[-?\d+\] NCCL INFO (.*)")
+_CONNECTION = re.compile(
+    r"(?:Channel|Ring|Coll|CollNet) \d+(?:/\d+)? : (\d+)\S* (?:-> (\d+)\S* )?\[(send|receive)\] "
+    r"via (?:NET|COLLNET)/([^/]+)/(\d+)(\S*)"
+)
+_DEVICES = re.compile(r"NET/\S+ ?: Using (\[0\].*)")
+_DEVICE = re.compile(r"\[(\d+)\](?:=\{\[\d+\] )?([\w.-]+:\d+)/(IB|RoCE)\b")
+_NETWORKS = {"IB": INFINIBAND, "SHARP": INFINIBAND, "Socket": TCP}
+_PLUGIN = "IBext"
+
+
+def read(text: str) -> Fact | None:
+    """Return what a line says; None where it is about something else.
+
+    >>> read("n1:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/2(5)/GDRDMA(PCI)/Shared")[:5]
+    ('NCCL', 'InfiniBand', 'n1:7', ('2',), True)
+    >>> read("n1:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC/read")
+    """
+    line = _LINE.search(text)
+    if line is None:
+        return None
+    process, words = line.groups()
+    found = _CONNECTION.match(words)
+    if found is not None:
+        sender, receiver, way, network, number, rest = found.groups()
+        name = INFINIBAND if network.startswith(_PLUGIN) else _NETWORKS.get(network, network)
+        rank = int(sender if way == "send" or receiver is None else receiver)
+        return Fact("NCCL", name, process, (number,), "/GDRDMA" in rest, rank=rank)
+    listed = _DEVICES.match(words)
+    if listed is None:
+        return None
+    kinds = {"IB": INFINIBAND, "RoCE": ROCE}
+    devices = tuple(Device(number, name, kinds[kind]) for number, name, kind in _DEVICE.findall(listed[1]))
+    return Fact("NCCL", "", process, devices=devices) if devices else None

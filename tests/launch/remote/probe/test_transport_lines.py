@@ -1,0 +1,142 @@
+"""What NCCL, UCX and the MPIs print about the way between nodes, by version, and the verdict on it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from launch.remote.base.health_records import Promise
+from launch.remote.probe.transport_verdict import Seen, Verdict, judge, read_line
+
+GOLDEN = Path(__file__).parent / "golden"
+_HOST = re.compile(r"(\S+?):\d+:\d+ \[|\[([\w-]+):\d+(?::\d+)?\]")
+GPUDIRECT: Promise = {"size": "Standard_ND96isr_H100_v5", "hcas": 8, "gpudirect": 1}
+PLAIN: Promise = {"size": "Standard_HB120rs_v3", "hcas": 1}
+VERDICTS = {
+    "nccl-2.10-socket-azureml": ("refused", "TCP (NCCL)"),
+    "nccl-2.12-ib": ("proven", "InfiniBand, 2 HCAs a node, GPUDirect"),
+    "nccl-2.18-roce": ("refused", "RoCE (NCCL)"),
+    "nccl-2.18-socket-azureml": ("refused", "TCP (NCCL)"),
+    "nccl-2.19-ib-without-gpudirect": ("refused", "InfiniBand without GPUDirect (NCCL)"),
+    "nccl-2.20-no-libibverbs-azure": ("refused", "TCP (NCCL)"),
+    "nccl-2.20-sharp-plugin": ("proven", "InfiniBand, 3 HCAs a node, GPUDirect"),
+    "nccl-2.21-ib-v8": ("proven", "InfiniBand, 1 HCA a node, GPUDirect"),
+    "nccl-2.21-roce-fused": ("refused", "RoCE (NCCL)"),
+    "nccl-2.26-gdr-over-pci": ("proven", "InfiniBand, 2 HCAs a node, GPUDirect"),
+    "nccl-2.28-assigned-plugin": ("unproven", ""),
+    "ucx-1.10-ib": ("proven", "InfiniBand, 2 HCAs a node"),
+    "ucx-1.12-tcp-over-ipoib": ("refused", "TCP (UCX)"),
+    "ucx-1.15-intra-node": ("unproven", ""),
+    "ucx-1.16-tcp": ("refused", "TCP (UCX)"),
+    "ucx-1.19-efa": ("refused", "srd (UCX)"),
+    "ucx-1.19-ib": ("proven", "InfiniBand, 4 HCAs a node"),
+    "intelmpi-2019-sockets": ("refused", "TCP (libfabric)"),
+    "intelmpi-2019-verbs": ("proven", "InfiniBand"),
+    "intelmpi-2021-mlx": ("proven", "InfiniBand, 1 HCA a node"),
+    "mpich-ofi-tcp": ("refused", "TCP (libfabric)"),
+    "openmpi-4-btl": ("refused", "TCP (Open MPI)"),
+}
+"""By golden file, what is said of a size that promises InfiniBand, and GPUDirect where NCCL is used."""
+
+
+def seen(lines: list[str]) -> list[Seen]:
+    """The lines of use, each host being a node with one rank."""
+    hosts: list[str] = []
+    found = []
+    for line in lines:
+        match = _HOST.search(line)
+        host = (match[1] or match[2]) if match else "n1"
+        if host not in hosts:
+            hosts.append(host)
+        fact = read_line(line, host)
+        if fact is not None:
+            found.append(Seen(hosts.index(host), host, line, fact))
+    return found
+
+
+def verdict(lines: list[str], promise: Promise) -> Verdict:
+    found = seen(lines)
+    return judge(found, {one.rank: one.node for one in found} or {0: "n1"}, promise)
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_the_lines_of_every_version_have_their_verdict(name: str) -> None:
+    lines = (GOLDEN / f"{name}.log").read_text().splitlines()
+    assert lines[0].startswith("# ")
+    found = verdict(lines, GPUDIRECT if name.startswith("nccl") else PLAIN)
+    assert (found.verdict, found.transport) == VERDICTS[name]
+
+
+def test_every_golden_file_has_a_verdict() -> None:
+    assert sorted(path.stem for path in GOLDEN.glob("*.log")) == sorted(VERDICTS)
+
+
+IB = "{node}:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/{device}/GDRDMA"
+SOCKET = "{node}:1:1 [0] NCCL INFO Channel 01/0 : 8[0] -> 0[0] [receive] via NET/Socket/0"
+
+
+def test_one_socket_among_many_connections_refuses_all_and_is_named() -> None:
+    lines = [IB.format(node=node, device=device) for node in ("n1", "n2") for device in range(8)]
+    assert verdict(lines, GPUDIRECT).transport == "InfiniBand, 8 HCAs a node, GPUDirect"
+    bad = SOCKET.format(node="n2")
+    found = verdict([*lines, bad], GPUDIRECT)
+    assert (found.verdict, found.node) == ("refused", "n2")
+    assert found.reason == f"n2, rank 0: NCCL uses TCP between nodes: {bad}"
+    assert [line["line"] for line in found.lines] == [bad]
+
+
+def test_a_rank_that_shows_no_connection_leaves_the_transport_unproven() -> None:
+    found = judge(seen([IB.format(node="n1", device=0)]), {0: "n1", 1: "n2"}, PLAIN)
+    assert (found.verdict, found.reason) == (
+        "unproven",
+        "not every rank (rank 1 on n2) has shown a connection to another node",
+    )
+
+
+def test_without_any_line_nothing_is_proven() -> None:
+    found = judge([], {0: "n1", 1: "n2"}, PLAIN)
+    assert (found.verdict, found.reason) == ("unproven", "no rank has shown a connection to another node")
+
+
+def test_gpudirect_is_asked_for_only_where_the_size_has_it() -> None:
+    line = IB.format(node="n1", device=0).removesuffix("/GDRDMA")
+    assert verdict([line], {**GPUDIRECT, "gpudirect": 0}).transport == "InfiniBand, 1 HCA a node"
+    assert verdict([line], GPUDIRECT).verdict == "refused"
+
+
+def test_a_device_of_the_front_end_network_is_not_infiniband() -> None:
+    """Accelerated networking's device speaks RoCE, which UCX's line does not say."""
+    ports = "ranklift-probe: ports mlx5_ib0:1"
+    used = "[n1:1:0] w.c:1 UCX  INFO  ucp_context_0 inter-node cfg#1 tag(rc_mlx5/{}:1)"
+
+    def found(device: str) -> Verdict:
+        lines = [ports, used.format(device)]
+        return judge(
+            [Seen(0, "n1", line, fact) for line in lines if (fact := read_line(line, "n1"))], {0: "n1"}, PLAIN
+        )
+
+    assert found("mlx5_ib0").verdict == "proven"
+    assert found("mlx5_an0").transport == "RoCE (UCX)"
+
+
+def test_gloo_is_reported_as_tcp() -> None:
+    found = verdict(["ranklift-probe: backend gloo"], PLAIN)
+    assert (found.verdict, found.transport) == ("refused", "TCP (Gloo)")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "loss 0.5, via NET/Socket/0",
+        "n1:1:1 [0] NCCL INFO GPU Direct RDMA Enabled for HCA 0",
+        "n1:1:1 [0] NCCL INFO Using network IB",
+        "n1:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM",
+        "[n1:1] select: component ucx selected",
+        "[0] MPI startup(): libfabric provider: mlx",
+        "ranklift-probe: backend nccl",
+    ],
+)
+def test_lines_that_prove_nothing_are_passed_over(line: str) -> None:
+    assert read_line(line, "n1") is None
