@@ -35,6 +35,8 @@ class Use:
     """Whether nothing runs there by Azure's state."""
     removal: str = ""
     """The command that is removing the node; empty if none is."""
+    drain: str = ""
+    """Since when no new job takes the node, and whose word that is; empty if it is not drained."""
 
     @property
     def is_idle(self) -> bool:
@@ -48,11 +50,14 @@ class Use:
             return f"it has {', '.join(self.jobs)}"
         if self.removal:
             return f"it is being removed by {self.removal}"
+        if self.drain:
+            return f"it is {self.drain}"
         return f"its use is unknown ({self.unknown})" if self.unknown else "idle"
 
 
 def choose_leaving(nodes: Sequence[Node], uses: Mapping[str, Use], count: int) -> tuple[Node, ...]:
-    """Return the ``count`` nodes to remove: those that do not run first, then idle ones, the newest first.
+    """Return the ``count`` nodes to remove: those that do not run, then drained ones, then other idle ones,
+    each the newest first.
 
     Heads with records of jobs come last among the idle ones, and before them nodes with files that were never
     collected; nodes with a job are never removed.
@@ -70,8 +75,8 @@ def choose_leaving(nodes: Sequence[Node], uses: Mapping[str, Use], count: int) -
     return tuple(sorted(idle[:count], key=lambda node: node.instance_id))
 
 
-def _order(node: Node, use: Use) -> tuple[bool, bool, bool, int]:
-    return not use.dead, bool(use.records), bool(use.uncollected), -node.instance_id
+def _order(node: Node, use: Use) -> tuple[bool, bool, bool, bool, int]:
+    return not use.dead, not use.drain, bool(use.records), bool(use.uncollected), -node.instance_id
 
 
 def in_the_way(busy: Mapping[str, Use]) -> str:

@@ -12,7 +12,7 @@ from playbooks.data import listing_tasks, node_data, upload
 from playbooks.data import put as transfers
 from playbooks.jobs import cancel, collect, launch_file, logs, show
 from playbooks.jobs.launch import launch_task
-from playbooks.nodes import environments, exec, push, ssh_task
+from playbooks.nodes import drain, environments, exec, push, ssh_task
 from playbooks.stack import account, check, down, plan, replace, scale, status, up, wait_nodes
 from rehearsal.faults.fault_kinds import KINDS
 
@@ -24,7 +24,7 @@ def make_collection() -> Collection:
     ns = Collection()
     for task in (
         *(plan.plan, account.account, up.up, down.down, status.status, wait_nodes.wait),
-        *(scale.scale, replace.replace, check.check),
+        *(scale.scale, replace.replace, check.check, drain.drain, drain.undrain),
         *(exec.execute, ssh_task.ssh, push.push),
         *(show.jobs, show.job, logs.logs, cancel.cancel, collect.collect, upload.upload),
     ):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from infra.inventory import Inventory
 from infra.scale_plan import DEAD, Use
 from launch.remote.base.names import is_removal
+from launch.remote.node.slots import DRAINED
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
 
@@ -50,14 +51,15 @@ def uses(stack: Stack, inventory: Inventory, holder: str = "") -> dict[str, Use]
     jobs: dict[str, list[str]] = {name: [] for name in by_name}
     uncollected: dict[str, list[str]] = {name: [] for name in by_name}
     records: dict[str, int] = {}
+    drains: dict[str, str] = {}
     unknown: dict[str, str] = {}
     removals: dict[str, str] = {}
     for name, answer in answers.items():
         if isinstance(answer, Exception):
             unknown[name] = str(answer).removeprefix(f"{name}: ")
             continue
-        states, collected, holders = answer
-        others = [one for one in holders if one != holder]
+        states, collected, holders, drains[name] = answer
+        others = [one for one in holders if one not in (holder, drains[name])]
         jobs[name] += [one for one in others if not is_removal(one)]
         removals[name] = next(filter(is_removal, others), "")
         records[name] = sum(state.is_terminal for state in states)
@@ -76,24 +78,26 @@ def uses(stack: Stack, inventory: Inventory, holder: str = "") -> dict[str, Use]
             unknown.get(name, ""),
             by_name[name].state in DEAD,
             removals.get(name, ""),
+            drains.get(name, ""),
         )
         for name in by_name
     }
 
 
-def _query(host: Host, slots: int) -> tuple[tuple[JobState, ...], frozenset[str], tuple[str, ...]]:
-    """Return the jobs with this head, which of them were collected, and who holds the node's slots."""
+def _query(host: Host, slots: int) -> tuple[tuple[JobState, ...], frozenset[str], tuple[str, ...], str]:
+    """Return the jobs with this head, which of them were collected, who holds the node's slots, its drain."""
     from launch.client.query import list_some
     from launch.client.rpc import rpc_argv, version_there
     from launch.code.node_code import remote_id
 
+    drain = host.run(["cat", DRAINED.lstrip("/")], timeout=STEP_S).stdout.decode("utf-8", "replace").strip()
     remote = version_there(host, remote_id(), STEP_S)
     if remote is None:  # no job was ever launched there
-        return (), frozenset(), ()
+        return (), frozenset(), (), drain
     jobs = list_some(host, remote=remote).jobs
     done = host.run(rpc_argv(remote, "slots", str(slots)), timeout=STEP_S)
     taken: Sequence[tuple[int, str]] = json.loads(done.stdout)
-    return jobs, collected_on(host) if jobs else frozenset(), tuple(holder for _, holder in taken)
+    return jobs, collected_on(host) if jobs else frozenset(), tuple(holder for _, holder in taken), drain
 
 
 def collected_on(host: Host) -> frozenset[str]:

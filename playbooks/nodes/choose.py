@@ -87,17 +87,28 @@ def choose_free_nodes(
 
 
 def freest(nodes: Sequence[Node], used: Mapping[str, Use], count: int) -> Sequence[Node]:
-    """Return the ``count`` nodes with the fewest jobs that run or wait there, by id.
+    """Return the ``count`` nodes with the fewest jobs that run or wait there, by id; never a drained one.
 
     Raises :class:`~launch.errors.RetryError` with the reasons if too few can take a job.
     """
-    able = [node for node in nodes if _runs(node) and (used[node.name].jobs or used[node.name].is_idle)]
+    able = [node for node in nodes if _runs(node) and _takes_jobs(used[node.name])]
     if len(able) < count:
-        others = {n.name: str(used[n.name]) if _runs(n) else n.state for n in nodes if n not in able}
+        others = {n.name: _obstacle(n, used[n.name]) for n in nodes if n not in able}
         lines = "\n".join(output.grouped(others))
         raise RetryError(f"any:{count}: {counted(len(able), 'node')} can take a job now\n{lines}")
     able.sort(key=lambda node: (len(used[node.name].jobs), node.instance_id))
     return sorted(able[:count], key=lambda node: node.instance_id)
+
+
+def _takes_jobs(use: Use) -> bool:
+    return not use.drain and bool(use.jobs or use.is_idle)
+
+
+def _obstacle(node: Node, use: Use) -> str:
+    """Return why the node takes no job."""
+    if not _runs(node):
+        return node.state
+    return f"it is {use.drain}: `fab undrain {node.instance_id}` ends that" if use.drain else str(use)
 
 
 def _runs(node: Node) -> bool:

@@ -26,6 +26,7 @@ __all__ = [
     "OWN_MODULES",
     "Health",
     "clocks_off",
+    "drain_of",
     "fate_of",
     "probe",
     "remarks",
@@ -62,6 +63,7 @@ _MODULE = re.compile(r"\('([\w-]+)', ")
 (cloudinit/cmd/main.py, ``status_wrapper``)."""
 _QUERY = """\
 echo "$(date +%s.%N) $(cat .ranklift/notice.json 2>/dev/null)"
+echo "$(cat .ranklift/drained 2>/dev/null)"
 if [ -e /run/cloud-init/result.json ]; then
   cat /run/cloud-init/result.json; echo; echo --
   { cat /var/log/cloud-init-output.log 2>/dev/null || sudo -n cat /var/log/cloud-init-output.log; } |
@@ -92,16 +94,19 @@ class Health:
     """End of cloud-init's output, when it failed."""
     fate: str = ""
     """What Azure has announced to do to it; else empty."""
+    drain: str = ""
+    """Since when no new job takes it, and whose word that is; else empty."""
 
     @classmethod
     def read(cls, text: str, sent: float, received: float) -> Health:
         """Read a node's answer to a query sent and answered at these times, in Unix time.
 
-        >>> found = Health.read('112.5\\n{"v1": {"errors": ["no disk"]}}\\n--\\nE: full', 100.0, 101.0)
+        >>> found = Health.read('112.5\\n\\n{"v1": {"errors": ["no disk"]}}\\n--\\nE: full', 100.0, 101.0)
         >>> found.clock, found.blur, found.setting_up, found.failed, found.harmless, found.last_lines
         (12.0, 0.5, False, ('no disk',), (), ('E: full',))
         """
         first, _, rest = text.partition("\n")
+        drain, _, rest = rest.partition("\n")
         document, _, log = rest.partition("\n--\n")
         time_there, _, notice = first.partition(" ")
         try:
@@ -121,6 +126,7 @@ class Health:
             harmless=tuple(error for error in errors if error not in failed),
             last_lines=tuple(log.strip().split("\n")) if failed else (),
             fate=_fate(notice, received),
+            drain=drain.strip(),
         )
 
 
@@ -160,6 +166,11 @@ def probe(stack: Stack, inventory: Inventory, nodes: Sequence[Node]) -> dict[str
 def fate_of(answer: Health | Exception) -> str:
     """Return what Azure has announced to do to the node; empty when nothing is known."""
     return answer.fate if isinstance(answer, Health) else ""
+
+
+def drain_of(answer: Health | Exception) -> str:
+    """Return since when no new job takes the node, and whose word that is; empty where one may."""
+    return answer.drain if isinstance(answer, Health) else ""
 
 
 def clocks_off(answers: Mapping[str, Health | Exception]) -> dict[str, float]:
@@ -206,7 +217,7 @@ def unfit(answers: Mapping[str, Health | Exception], nodes: Mapping[str, int]) -
 
 
 def remarks(answers: Mapping[str, Health | Exception]) -> list[str]:
-    """Return a line for each error of cloud-init that does not matter, with the nodes that have it.
+    """Return a line for each error of cloud-init that does not matter, and each drain, with their nodes.
 
     >>> remarks({"node000000": Health(harmless=("x",)), "node000001": Health(harmless=("x",))})
     ['node[000000-000001]: cloud-init reports an error that jobs do not depend on: x']
@@ -215,9 +226,13 @@ def remarks(answers: Mapping[str, Health | Exception]) -> list[str]:
     for name, answer in answers.items():
         for error in answer.harmless if isinstance(answer, Health) else ():
             nodes.setdefault(error, []).append(name)
+    drained = {name: text for name, answer in answers.items() if (text := drain_of(answer))}
     return [
-        f"{fold(names)}: cloud-init reports an error that jobs do not depend on: {error}"
-        for error, names in nodes.items()
+        *(
+            f"{fold(names)}: cloud-init reports an error that jobs do not depend on: {error}"
+            for error, names in nodes.items()
+        ),
+        *(f"{line}: no new job before `fab undrain`" for line in output.grouped(drained)),
     ]
 
 

@@ -42,6 +42,8 @@ class NodeStatus:
     state: str
     ssh: str
     """``yes``, or ``no:`` and the reason."""
+    drain: str
+    """Since when no new job takes it, and whose word that is; empty if it is not drained."""
 
 
 @command(
@@ -57,7 +59,7 @@ def status(context: Context, stack: str | None = None, wide: bool = False, json:
     the stack is missing in Azure, and when Azure could not be queried.
     """
     from playbooks.nodes import vm_ops
-    from playbooks.nodes.health import fate_of, probe, remarks, unfit
+    from playbooks.nodes.health import drain_of, fate_of, probe, remarks, unfit
     from playbooks.stack.converge import present, wanted_of
 
     chosen = open_from(context, stack)
@@ -77,12 +79,13 @@ def status(context: Context, stack: str | None = None, wide: bool = False, json:
             private_ip=node.private_ip,
             size=inventory.size,
             slots=node.slots,
-            state=f"{node.state}, {fate}" if (fate := fate_of(answers[node.name])) else node.state,
-            ssh=f"no: {answers[node.name]}".replace(f"no: {node.name}: ", "no: ")
-            if isinstance(answers[node.name], Exception)
+            state=", ".join(filter(None, (node.state, fate_of(answer), drain_of(answer) and "drained"))),
+            ssh=f"no: {answer}".replace(f"no: {node.name}: ", "no: ")
+            if isinstance(answer, Exception)
             else "yes",
+            drain=drain_of(answer),
         )
-        for node in inventory.nodes
+        for node, answer in ((node, answers[node.name]) for node in inventory.nodes)
     ]
     if json:
         output.as_json(rows)

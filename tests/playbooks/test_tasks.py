@@ -52,7 +52,7 @@ def workplace(server: SshServer, tmp_path_factory: pytest.TempPathFactory) -> Pa
 def test_every_promised_name_is_there() -> None:
     assert {
         *("status", "wait", "exec", "ssh", "push", "jobs", "job", "logs", "cancel", "collect", "up", "down"),
-        *("scale", "replace"),
+        *("scale", "replace", "drain", "undrain"),
         *("launch.file", "launch.mpi", "launch.torch", "launch.tensorflow"),
     } <= set(ns.task_names)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["base36", "fold", "instance_id", "is_removal", "runs"]
+__all__ = ["base36", "drained_at", "fold", "instance_id", "is_removal", "runs"]
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _NAME = re.compile(r"(?P<prefix>.*?)(?P<id>[0-9a-z]{6})")
+_DRAIN = re.compile(r"drained (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ) by ")
 
 
 def base36(number: int, width: int = 6) -> str:
@@ -78,4 +79,17 @@ def is_removal(holder: str) -> bool:
     >>> is_removal("`fab scale 3` of ann on desk"), is_removal("train-20260301-090507-0f3a")
     (True, False)
     """
-    return " " in holder
+    return " " in holder and drained_at(holder) is None
+
+
+def drained_at(holder: str) -> float | None:
+    """Return since when a slot's holder is the drain of its node, in Unix time; None for other holders.
+
+    >>> drained_at("drained 2026-03-01T09:05:07Z by ann on desk"), drained_at("`fab scale 3` of ann on desk")
+    (1772355907.0, None)
+    """
+    import calendar  # on the head alone
+    import time
+
+    match = _DRAIN.match(holder)
+    return float(calendar.timegm(time.strptime(match[1], "%Y-%m-%dT%H:%M:%SZ"))) if match else None

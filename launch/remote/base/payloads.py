@@ -160,6 +160,8 @@ class SlotRequest(TypedDict):
     job: str
     slots: list[int]
     of: int
+    restarts: int
+    """Number of launches of the job before: a restart keeps a node that was drained meanwhile."""
 
 
 class RunnerSpec(SlotRequest, ForRanks):

@@ -31,6 +31,11 @@ class JobState:
         return int(self._state["restarts"])
 
     @property
+    def created(self) -> float:
+        """When the job came to its head, in Unix time."""
+        return float(self._state["created"])
+
+    @property
     def has_begun(self) -> bool:
         """Whether the job's time runs."""
         return self._begun is not None

@@ -23,7 +23,7 @@ from typing import Any
 from launch.remote.base import timing
 from launch.remote.base.files import replace_file
 from launch.remote.base.job_dir import Folder, identity, is_alive
-from launch.remote.base.names import is_removal
+from launch.remote.base.names import drained_at, is_removal
 from launch.remote.base.node_command import start_on_node
 from launch.remote.base.ports import LAST_PORT, is_free
 from launch.remote.base.records import Plan, QueueEntry, Reservation, Taken
@@ -37,8 +37,8 @@ __all__ = [
     "enter",
     "leave",
     "readmit",
+    "refusal_among",
     "refusing_nodes",
-    "removal_among",
     "requeue",
     "set_taken",
     "slots_of",
@@ -47,6 +47,7 @@ __all__ = [
 
 _FOLDER = "~/.ranklift"
 _PORTS_TRIED = 1000
+_UNDRAIN = "`fab undrain NODE` ends the drain"
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "job": str,
     "process": dict,
@@ -195,7 +196,10 @@ def waiting_for(job: str) -> Wait:
         words = list(jobs)
         own = {entry["job"] for entry in entries}
         for name, taken in mine["foreign"].items():
-            holders = list(dict.fromkeys(holder for _, holder in taken if holder not in own))
+            drained = {holder for _, holder in taken if drained_at(holder) is not None}
+            words += [f"{name}, {holder}" for holder in sorted(drained)]
+            others = own | drained
+            holders = list(dict.fromkeys(holder for _, holder in taken if holder not in others))
             if holders:
                 words.append(f"{', '.join(holders)} on {name}")
                 jobs += [holder for holder in holders if holder not in jobs]
@@ -251,17 +255,25 @@ def _free_port(wanted: int, reserved: set[int | None]) -> int:
     raise OSError(f"no free port from {wanted} to {last}")
 
 
-def removal_among(taken: Taken) -> tuple[str, str] | None:
-    """Return a node that a command removes, and the reason with the command; None where there is none.
+def refusal_among(taken: Taken, created: float) -> tuple[str, str] | None:
+    """Return a node that no waiting gives to a job ``created`` at this Unix time, and the reason; None where
+    there is none: one that a command removes, or that was drained before. A job that is older waits for it.
 
-    >>> removal_among({"node000003": [(0, "train-1")]})
-    >>> removal_among({"node000003": [(0, "`fab scale 3` of ann on desk")]})
+    >>> refusal_among({"node000003": [(0, "train-1")]}, 0.0)
+    >>> refusal_among({"node000003": [(0, "`fab scale 3` of ann on desk")]}, 0.0)
     ('node000003', 'node000003 is being removed by `fab scale 3` of ann on desk')
+    >>> drained = {"node000003": [(0, "drained 2026-03-01T09:05:07Z by ann on desk")]}
+    >>> refusal_among(drained, 1772355900.0)
+    >>> refusal_among(drained, 1772355910.0)[1].partition(":")[0]
+    'node000003 is drained 2026-03-01T09'
     """
     for name, slots in taken.items():
         for _, holder in slots:
             if is_removal(holder):
                 return name, f"{name} is being removed by {holder}"
+            since = drained_at(holder)
+            if since is not None and since < created:
+                return name, f"{name} is {holder}: choose other nodes, as with --nodes any:N; {_UNDRAIN}"
     return None
 
 

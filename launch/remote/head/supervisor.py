@@ -175,9 +175,9 @@ class _Supervisor:
             with PeriodicUpload(self._folder, plan):
                 result = Attempt(order, state).run()
             if not isinstance(result, Outcome):
-                removal = queue.removal_among(result)
-                if removal is not None:
-                    return outcome.not_started(*removal, [])
+                refusal = queue.refusal_among(result, state.created)
+                if refusal is not None:
+                    return outcome.not_started(*refusal, [])
                 was_refused = True
                 queue.requeue(self._job, result)
                 given = queue.admit(self._job, plan["port"])  # other slots may be free
@@ -247,9 +247,9 @@ class _Supervisor:
                     query = SlotQuery(self._plan, queue.refusing_nodes(self._job))
                 elif query is not None and query.is_over:
                     taken = query.result()
-                    removal = queue.removal_among(taken)
-                    if removal is not None:
-                        return outcome.not_started(*removal, [])
+                    refusal = queue.refusal_among(taken, self._state.created)
+                    if refusal is not None:
+                        return outcome.not_started(*refusal, [])
                     queue.set_taken(self._job, taken)
                     query, query_at = None, time.monotonic() + _query_pause()
                     continue

@@ -1,5 +1,8 @@
 """A node's slots: locks held by a job's runners while the job runs, or by a command that removes the node.
 
+A drained node has the file ``~/.ranklift/drained``, whose text counts as the holder of each slot that no job
+has: a file, so that it outlives a boot, and goes with the disk when the node is replaced or installed again.
+
 Run as a program, from its source text, this module takes every free slot and holds it until stdin ends: the
 code last pushed to the node may be older than the command, or missing.
 """
@@ -15,10 +18,14 @@ if TYPE_CHECKING:
 
     from launch.remote.base.payloads import SlotRequest
 
-__all__ = ["HOLDER_BYTES", "SlotsTaken", "hold", "hold_some", "take_slots", "taken_slots"]
+__all__ = ["DRAINED", "HOLDER_BYTES", "SlotsTaken", "hold", "hold_some", "take_slots", "taken_slots"]
 
 _TAKEN = -1
 HOLDER_BYTES = 200
+DRAINED = "/.ranklift/drained"
+"""The file of a drained node, below its home."""
+_TORN = "drained 1970-01-01T00:00:00Z by somebody"
+"""The text of a drain that is lost."""
 
 
 class SlotsTaken(Exception):
@@ -32,9 +39,11 @@ class SlotsTaken(Exception):
 
 def take_slots(spec: SlotRequest) -> list[int]:
     """Lock the job's slots on this node; return the descriptors that hold them until they are closed, however
-    the runner ends. Raise :class:`SlotsTaken`."""
+    the runner ends. Raise :class:`SlotsTaken`, also on a drained node unless the job ran here before."""
     folder, guard = _guard_slots()
     try:
+        if not spec["restarts"] and _drain():
+            raise SlotsTaken(_taken(folder, spec["of"]))
         held: list[int] = []
         for slot in spec["slots"]:
             fd, _ = _lock_slot(folder, slot, spec["job"])
@@ -108,14 +117,25 @@ def _lock_slot(folder: str, slot: int, holder: str = "") -> tuple[int, str]:
     return fd, ""
 
 
+def _drain() -> str:
+    """Return the text of this node's drain; "" where it is not drained."""
+    try:
+        with open(os.environ.get("HOME", "/") + DRAINED, encoding="utf-8", errors="replace") as file:
+            return file.read(HOLDER_BYTES).strip() or _TORN
+    except FileNotFoundError:
+        return ""
+
+
 def _taken(folder: str, count: int) -> list[tuple[int, str]]:
-    found = []
+    found, drain = [], _drain()
     for slot in range(count):
         fd, holder = _lock_slot(folder, slot)
         if fd == _TAKEN:
             found.append((slot, holder))
-        else:
-            os.close(fd)
+            continue
+        os.close(fd)
+        if drain:
+            found.append((slot, drain))
     return found
 
 

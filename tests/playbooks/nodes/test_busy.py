@@ -33,6 +33,7 @@ STATE = {
     "failure": None,
 }
 
+DRAIN = "drained 2026-03-01T09:05:07Z by ann on desk"
 OWN, OTHERS = (f"`fab scale 3` of {who} on desk (process 7)" for who in ("me", "ann"))
 
 
@@ -55,6 +56,9 @@ class Double:
     def run(self, argv: Sequence[str], **_: object) -> Completed:
         if self._its is None:
             raise NodeUnreachable(self.name, "no route to host")
+        if argv[0] == "cat":
+            drain = self._its.get("drain", b"")
+            return Completed(0 if drain else 1, drain, b"")
         if argv[0] == "sh" and COLLECTED in argv[2]:
             return Completed(0, self._its["collected"], b"")
         if argv[0] == "sh":
@@ -82,6 +86,8 @@ def test_a_node_is_busy_for_its_head_its_slots_and_all_that_wait_for_it(
         "node000005": {"jobs": [other], "collected": b""},
         "node000006": {"slots": [[0, OWN], [1, OWN]]},
         "node000007": {"slots": [[0, OTHERS]]},
+        "node000008": {"slots": [[0, "running"], [1, DRAIN]], "drain": f"{DRAIN}\n".encode()},
+        "node000009": {"drain": f"{DRAIN}\n".encode()},
     }
 
     @contextmanager
@@ -93,7 +99,18 @@ def test_a_node_is_busy_for_its_head_its_slots_and_all_that_wait_for_it(
         yield Hosts()
 
     monkeypatch.setattr(connection, "Cluster", cluster)
-    nodes = (node(0), node(1), node(2), node(3, "stopped"), node(4), node(5), node(6), node(7))
+    nodes = (
+        node(0),
+        node(1),
+        node(2),
+        node(3, "stopped"),
+        node(4),
+        node(5),
+        node(6),
+        node(7),
+        node(8),
+        node(9),
+    )
     found = uses(Stack("dev", tmp_path, {}), Inventory("dev", "size", "place", "me", nodes), OWN)
     assert found == {
         "node000000": Use(("running", "queued"), 2, ("ended",)),
@@ -104,7 +121,10 @@ def test_a_node_is_busy_for_its_head_its_slots_and_all_that_wait_for_it(
         "node000005": Use(("queued",), 1, ("other",)),
         "node000006": Use(),
         "node000007": Use(removal=OTHERS),
+        "node000008": Use(("running",), drain=DRAIN),
+        "node000009": Use(uncollected=("ended",), drain=DRAIN),
     }
     idle = [name for name, use in found.items() if use.is_idle]
-    assert idle == ["node000003", "node000004", "node000006"]
+    assert idle == ["node000003", "node000004", "node000006", "node000009"]
+    assert str(found["node000009"]) == f"it is {DRAIN}"
     assert str(found["node000007"]) == f"it is being removed by {OTHERS}"

@@ -15,6 +15,7 @@ from playbooks.nodes import busy
 from playbooks.nodes.choose import choose_free_nodes, choose_node, choose_nodes, freest
 from playbooks.project import Stack
 
+DRAIN = "drained 2026-03-01T09:05:07Z by ann on desk"
 STATES = {0: "running", 2: "running", 3: "stopped", 10: "running", 11: "deleting"}
 
 
@@ -97,6 +98,18 @@ def test_any_takes_free_nodes_first_and_then_those_with_the_fewest_jobs(
     used: dict[str, Use], count: int, expected: list[int]
 ) -> None:
     assert [node.instance_id for node in freest(INVENTORY.nodes, used, count)] == expected
+
+
+def test_any_never_takes_a_drained_node() -> None:
+    used = use(node000000=Use(drain=DRAIN), node000002=Use(("a",), drain=DRAIN), node00000a=Use(("a",)))
+    assert [node.instance_id for node in freest(INVENTORY.nodes, used, 1)] == [10]
+    with pytest.raises(RetryError) as caught:
+        freest(INVENTORY.nodes, used, 2)
+    assert str(caught.value).splitlines()[:3] == [
+        "any:2: 1 node can take a job now",
+        f"node000000: it is {DRAIN}: `fab undrain 0` ends that",
+        f"node000002: it is {DRAIN}: `fab undrain 2` ends that",
+    ]
 
 
 def test_too_few_nodes_that_can_take_a_job_are_named_with_the_reasons() -> None:

@@ -18,6 +18,7 @@ from playbooks.nodes import health, vm_ops
 from playbooks.nodes.health import OWN_MODULES, Health, clocks_off, fate_of, remarks, unfit, wait_for_nodes
 from playbooks.project import Stack
 
+DRAIN = "drained 2026-03-01T09:05:07Z by ann on desk"
 FAILED = {"v1": {"datasource": "DataSourceAzure", "errors": ["('scripts_user', RuntimeError('1 failed'))"]}}
 
 HARMLESS = {"v1": {"datasource": "DataSourceAzure", "errors": ["('ssh-import-id', OSError('no network'))"]}}
@@ -43,7 +44,7 @@ def test_no_module_that_the_nodes_document_uses_is_harmless() -> None:
 
 @pytest.mark.parametrize("error", ["Failed at merging in cloud config part", "('write-files', OSError())"])
 def test_what_may_be_about_the_nodes_document_is_not_harmless(error: str) -> None:
-    answer = f"1\n{json.dumps({'v1': {'errors': [error]}})}\n--\nend\n"
+    answer = f"1\n\n{json.dumps({'v1': {'errors': [error]}})}\n--\nend\n"
     assert Health.read(answer, 1.0, 1.0).failed == (error,)
 
 
@@ -51,10 +52,12 @@ def test_what_may_be_about_the_nodes_document_is_not_harmless(error: str) -> Non
     ("text", "sign"),
     [
         ("100.5\n", Health(0.0, 0.5)),
-        ("97.5\nrunning\n", Health(-3.0, 0.5, setting_up=True)),
-        ('100.5\n{"v1": {"errors": []}}\n--\nCloud-init finished\n', Health(0.0, 0.5)),
+        ("97.5\n\nrunning\n", Health(-3.0, 0.5, setting_up=True)),
+        (f"97.5\n{DRAIN}\nrunning\n", Health(-3.0, 0.5, setting_up=True, drain=DRAIN)),
+        (f"100.5\n{DRAIN}\n", Health(0.0, 0.5, drain=DRAIN)),
+        ('100.5\n\n{"v1": {"errors": []}}\n--\nCloud-init finished\n', Health(0.0, 0.5)),
         (
-            f"100.5\n{json.dumps(FAILED, indent=1)}\n--\nE: no such package\nexit 100\n",
+            f"100.5\n\n{json.dumps(FAILED, indent=1)}\n--\nE: no such package\nexit 100\n",
             Health(
                 0.0,
                 0.5,
@@ -63,10 +66,10 @@ def test_what_may_be_about_the_nodes_document_is_not_harmless(error: str) -> Non
             ),
         ),
         (
-            f"100.5\n{json.dumps(HARMLESS)}\n--\nCloud-init finished\n",
+            f"100.5\n\n{json.dumps(HARMLESS)}\n--\nCloud-init finished\n",
             Health(0.0, 0.5, harmless=("('ssh-import-id', OSError('no network'))",)),
         ),
-        ("100.5\n{cut off\n--\n", Health(0.0, 0.5)),
+        ("100.5\n\n{cut off\n--\n", Health(0.0, 0.5)),
         ("date: not found\n", Health()),
         ("", Health()),
     ],

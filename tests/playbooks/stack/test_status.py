@@ -20,7 +20,7 @@ from launch.errors import NodeUnreachable, RankliftError
 from playbooks.nodes import health, vm_ops
 from playbooks.project import Stack
 from playbooks.pulumi import drift
-from playbooks.stack import status
+from playbooks.stack import converge, status
 from tests.infra.preflight.test_stale import remembered
 from tests.playbooks.screen import hold, screen
 from tests.playbooks.typed import fake_pulumi
@@ -183,6 +183,24 @@ def test_the_nodes_fit_the_terminal_and_no_reason_is_lost(
     if not colours:
         assert max(map(len, shown.splitlines())) <= columns
     assert "closed" in shown
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_drained_node_is_shown_and_not_amiss(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drained = health.Health(drain="drained 2026-03-01T09:05:07Z by ann on desk")
+    there = {f"node00000{n}": drained if n else health.Health() for n in range(3)}
+    monkeypatch.setattr(health, "probe", lambda *_: there)
+    monkeypatch.setattr(converge, "wanted_of", lambda _: 3)
+    assert ended() == 0
+    shown = capsys.readouterr()
+    assert shown.out.count("running, drained") == 2
+    line = "node[000001-000002]: drained 2026-03-01T09:05:07Z by ann on desk: no new job before `fab undrain`\n"
+    assert shown.err == line
+    assert ended(json=True) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["drain"] for row in rows] == ["", drained.drain, drained.drain]
 
 
 @pytest.mark.usefixtures("nodes")

@@ -63,6 +63,7 @@ def runner_spec(
         "first_port": plan["first_port"],
         "slots": slots,
         "of": node["slots"],
+        "restarts": restarts,
         "grace_ms": int(plan["grace_s"] * 1000),
         "rate": max(_SLOWEST, _RATE // world_size),
         "burst": _BURST,

@@ -54,7 +54,7 @@ class TestLooking:
         assert 0.04 <= Activity(str(folder)).look() < 1
 
     def test_a_slot_that_a_runner_holds(self, folder: Path) -> None:
-        held = slots.take_slots({"job": "a-1", "slots": [1], "of": 2})
+        held = slots.take_slots({"job": "a-1", "slots": [1], "of": 2, "restarts": 0})
         one = Activity(str(folder))
         assert (one.look(), one.is_busy) == (0.0, True)
         for slot in held:
@@ -72,14 +72,14 @@ class TestLooking:
             os.close(slot)
 
     def test_a_look_takes_no_slot_from_a_runner(self, folder: Path) -> None:
-        held = slots.take_slots({"job": "a-1", "slots": [0], "of": 2})
+        held = slots.take_slots({"job": "a-1", "slots": [0], "of": 2, "restarts": 0})
         Activity(str(folder)).look()
-        held += slots.take_slots({"job": "b-1", "slots": [1], "of": 2})
+        held += slots.take_slots({"job": "b-1", "slots": [1], "of": 2, "restarts": 0})
         for slot in held:
             os.close(slot)
 
     def test_somebody_who_is_taking_slots_now(self, folder: Path) -> None:
-        for slot in slots.take_slots({"job": "a-1", "slots": [0], "of": 1}):
+        for slot in slots.take_slots({"job": "a-1", "slots": [0], "of": 1, "restarts": 0}):
             os.close(slot)
         with (folder / "slots/guard").open("r+") as guard:
             fcntl.flock(guard, fcntl.LOCK_EX)
@@ -138,7 +138,7 @@ class TestLooking:
     ) -> None:
         (folder / "active").write_text("0.0")
         full_disk()
-        for slot in slots.take_slots({"job": "a-1", "slots": [0], "of": 1}):
+        for slot in slots.take_slots({"job": "a-1", "slots": [0], "of": 1, "restarts": 0}):
             Activity(str(folder)).look()
             os.close(slot)
         time.sleep(0.05)

@@ -25,6 +25,7 @@ SPEC: Any = {
     "user_env": {"C": "user"},
     "slots": [0, 1],
     "of": 4,
+    "restarts": 0,
     "python": "python3",
     "outputs": [],
 }

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from launch.remote.base.names import drained_at
 from launch.remote.base.payloads import SlotRequest
 from launch.remote.node import slots
 
-SPEC: SlotRequest = {"job": "t-1", "slots": [0, 1], "of": 4}
+SPEC: SlotRequest = {"job": "t-1", "slots": [0, 1], "of": 4, "restarts": 0}
 REMOVAL = "`fab scale 3` of ann on desk (process 7)"
 
 
@@ -92,3 +93,41 @@ def test_a_job_that_was_quicker_keeps_its_slots_and_is_seen(home: Path) -> None:
         assert slots.taken_slots(4) == [(0, "t-1"), (1, "t-1"), (2, REMOVAL), (3, REMOVAL)]
     for descriptor in held:
         os.close(descriptor)
+
+
+class TestADrainedNode:
+    TEXT = "drained 2026-03-01T09:05:07Z by ann on desk"
+
+    @pytest.fixture(autouse=True)
+    def note(self, home: Path) -> Path:
+        held = slots.take_slots({**SPEC, "slots": [2]})
+        path = Path(f"{home}{slots.DRAINED}")
+        path.write_text(f"{self.TEXT}\n")
+        for descriptor in held:
+            os.close(descriptor)
+        return path
+
+    def test_its_drain_holds_every_slot_that_no_job_has(self, note: Path) -> None:
+        with pytest.raises(slots.SlotsTaken) as refused:
+            slots.take_slots(SPEC)
+        assert refused.value.taken == [(slot, self.TEXT) for slot in range(4)]
+        note.unlink()
+        held = slots.take_slots(SPEC)
+        note.write_text(self.TEXT)
+        assert slots.taken_slots(4) == [(0, "t-1"), (1, "t-1"), (2, self.TEXT), (3, self.TEXT)]
+        for descriptor in held:
+            os.close(descriptor)
+
+    def test_a_restart_keeps_its_slots(self) -> None:
+        for descriptor in slots.take_slots({**SPEC, "restarts": 1}):
+            os.close(descriptor)
+
+    def test_a_torn_note_is_a_drain(self, note: Path) -> None:
+        note.write_text("")
+        with pytest.raises(slots.SlotsTaken) as refused:
+            slots.take_slots(SPEC)
+        assert drained_at(refused.value.taken[0][1]) == 0.0
+
+    def test_a_command_that_removes_the_node_holds_them_nevertheless(self, home: Path) -> None:
+        with holding(home, 60):
+            assert slots.taken_slots(4) == [(slot, REMOVAL) for slot in range(4)]

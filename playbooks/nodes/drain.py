@@ -1,0 +1,137 @@
+"""Nodes that no new job takes: ``drain``, ``undrain``."""
+
+from __future__ import annotations
+
+import dataclasses
+import getpass
+import socket
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from invoke.context import Context
+
+from infra.inventory import Inventory, Node
+from launch.errors import GiveUpError, ManyNodesError
+from launch.nodeset import fold
+from launch.remote.node.slots import DRAINED, HOLDER_BYTES
+from playbooks.cli import output
+from playbooks.cli.task import command, open_from, with_address_age
+from playbooks.nodes.choose import choose_nodes
+from playbooks.project import Stack
+from playbooks.ssh.fanout import fan_out_hosts
+
+if TYPE_CHECKING:
+    from launch.host import Host
+
+__all__ = ["drain", "undrain"]
+
+STEP_S = 20.0
+"""Limit of one node's answer."""
+_FILE = DRAINED.lstrip("/")
+_DRAIN = f"""\
+mkdir -p -m 700 .ranklift || exit
+if [ ! -s {_FILE} ]; then
+  echo "drained $(date -u +%Y-%m-%dT%H:%M:%SZ) by $1" > {_FILE}.$$ && sync {_FILE}.$$ &&
+    mv {_FILE}.$$ {_FILE} || exit
+fi
+cat {_FILE}
+"""
+"""Keeps the word of who was first. The time is the node's, as that of jobs which it is compared with."""
+_UNDRAIN = f"if [ -e {_FILE} ]; then cat {_FILE} && rm {_FILE}; fi"
+_NODES = "names, instance ids and ranges of both: 0-3,node000007; all"
+
+
+@command("drain", example="fab drain 3", help={"nodes": _NODES}, positional=["nodes"])
+def drain(
+    context: Context, nodes: str, stack: str | None = None, json: bool = False, dry_run: bool = False
+) -> None:
+    """Let no new job take the nodes; what runs there goes on.
+
+    The note is on the node itself, for every operator and every head, and goes with the node when it is
+    replaced or installed again. A launch that names a drained node is refused, ``any:N`` passes it over, a
+    job that was queued before waits for ``fab undrain``. A node that is drained already keeps its first note.
+    """
+    chosen = open_from(context, stack)
+    inventory = chosen.saved()
+    wanted = choose_nodes(inventory, nodes, "nodes")
+    if dry_run:
+        output.steps([f"note on {fold(node.name for node in wanted)} that no new job takes it"], json=json)
+        return
+    by = f"{getpass.getuser()} on {socket.gethostname()}".encode()[: HOLDER_BYTES // 2].decode(
+        "utf-8", "ignore"
+    )
+    noted = _on_nodes(chosen, inventory, wanted, [_DRAIN, "sh", by])
+    drained = {name: text for name, text in noted.items() if isinstance(text, str)}
+    jobs = _jobs_on(chosen, inventory, [node for node in wanted if node.name in drained])
+    if json:
+        output.as_json({name: {"drain": text, "jobs": jobs[name]} for name, text in drained.items()})
+    else:
+        for line in output.grouped(
+            {
+                name: "; ".join([text, *(f"{job} goes on" for job in jobs[name])])
+                for name, text in drained.items()
+            }
+        ):
+            output.result(line)
+    _raise_for_errors(inventory, "fab drain", noted)
+
+
+@command("undrain", example="fab undrain 3", help={"nodes": _NODES}, positional=["nodes"])
+def undrain(
+    context: Context, nodes: str, stack: str | None = None, json: bool = False, dry_run: bool = False
+) -> None:
+    """Let jobs take drained nodes again; those that wait for them start."""
+    chosen = open_from(context, stack)
+    inventory = chosen.saved()
+    wanted = choose_nodes(inventory, nodes, "nodes")
+    if dry_run:
+        output.steps([f"remove the note of a drain from {fold(node.name for node in wanted)}"], json=json)
+        return
+    noted = _on_nodes(chosen, inventory, wanted, [_UNDRAIN])
+    if json:
+        output.as_json({name: {"was": text} for name, text in noted.items() if isinstance(text, str)})
+    else:
+        known = {name: text for name, text in noted.items() if isinstance(text, str)}
+        for line in output.grouped(
+            {
+                name: f"takes jobs again, was {text}" if text else "was not drained"
+                for name, text in known.items()
+            }
+        ):
+            output.result(line)
+    _raise_for_errors(inventory, "fab undrain", noted)
+
+
+def _on_nodes(
+    stack: Stack, inventory: Inventory, nodes: Sequence[Node], words: Sequence[str]
+) -> Mapping[str, str | Exception]:
+    """Run a shell script on the nodes; return what each printed."""
+    from playbooks.ssh.connection import Cluster
+
+    with Cluster(inventory, stack.folder) as cluster:
+        return fan_out_hosts(
+            cluster.host, nodes, partial(_run, words=words), what="changing its note", timeout=STEP_S + 1
+        )
+
+
+def _run(host: Host, words: Sequence[str]) -> str:
+    done = host.run(["sh", "-c", *words], timeout=STEP_S)
+    if done.exit_status:
+        why = done.stderr.decode("utf-8", "replace").strip().splitlines() or [
+            f"exit status {done.exit_status}"
+        ]
+        raise GiveUpError(f"{host.name}: its note could not be changed: {why[-1]}")
+    return done.stdout.decode("utf-8", "replace").strip()
+
+
+def _jobs_on(stack: Stack, inventory: Inventory, nodes: Sequence[Node]) -> Mapping[str, Sequence[str]]:
+    from playbooks.nodes.busy import uses
+
+    used = uses(stack, dataclasses.replace(inventory, nodes=tuple(nodes)))
+    return {name: use.jobs for name, use in used.items()}
+
+
+def _raise_for_errors(inventory: Inventory, what: str, noted: Mapping[str, str | Exception]) -> None:
+    if any(isinstance(answer, Exception) for answer in noted.values()):
+        raise with_address_age(inventory, ManyNodesError(what, noted))

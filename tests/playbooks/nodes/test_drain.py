@@ -1,0 +1,94 @@
+"""`fab drain` notes on a node itself that no new job takes it; `fab undrain` removes the note."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launch.remote.base.names import drained_at
+from launch.remote.node.slots import DRAINED
+from tests.playbooks.server import SshServer, free_port, save_stack
+from tests.playbooks.typed import fab, write_project
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
+    with SshServer(tmp_path_factory.mktemp("sshd")) as running:
+        yield running
+
+
+@pytest.fixture
+def note(server: SshServer) -> Iterator[Path]:
+    """The note of a drain in the home folder that both nodes share."""
+    path = Path(f"{server.folder}/home{DRAINED}")
+    yield path
+    path.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def workplace(server: SshServer, tmp_path: Path) -> Path:
+    """A project whose stack ``dev`` has nodes 0 and 1, and node 2, which does not answer."""
+    write_project(tmp_path, "dev", fabfile=True)
+    ports = {0: server.port, 1: server.port, 2: free_port()}
+    save_stack(tmp_path / ".ranklift" / "dev", ports, server.host_key, server.user_key)
+    return tmp_path
+
+
+def test_the_note_names_the_time_and_the_operator_and_the_first_one_stays(
+    workplace: Path, note: Path
+) -> None:
+    ran = fab(workplace, "drain", "0")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    text = note.read_text().strip()
+    assert re.fullmatch(r"drained \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ by \S+ on \S+", text)
+    assert abs((drained_at(text) or 0.0) - time.time()) < 60
+    assert ran.stdout == f"node000000: {text}\n"
+    note.write_text("drained 2026-03-01T09:05:07Z by ann on desk\n")
+    assert fab(workplace, "drain", "0-1").stdout == (
+        "node[000000-000001]: drained 2026-03-01T09:05:07Z by ann on desk\n"
+    )
+
+
+def test_undrain_removes_it_and_may_be_repeated(workplace: Path, note: Path) -> None:
+    fab(workplace, "drain", "0")
+    text = note.read_text().strip()
+    assert fab(workplace, "undrain", "0").stdout == f"node000000: takes jobs again, was {text}\n"
+    assert not note.exists()
+    assert fab(workplace, "undrain", "0").stdout == "node000000: was not drained\n"
+
+
+def test_a_node_that_does_not_answer_is_named_and_the_others_are_drained(workplace: Path, note: Path) -> None:
+    ran = fab(workplace, "drain", "1-2", "--json")
+    assert ran.returncode == 1
+    assert json.loads(ran.stdout) == {"node000001": {"drain": note.read_text().strip(), "jobs": []}}
+    assert "fab drain failed on 1 of 2 nodes\nnode000002: " in ran.stderr
+
+
+def test_a_node_that_cannot_keep_it_is_not_said_to_be_drained(
+    workplace: Path, server: SshServer, note: Path
+) -> None:
+    folder = note.parent
+    folder.mkdir(exist_ok=True)
+    folder.rename(folder.with_name("away"))
+    folder.write_text("in the way")
+    try:
+        ran = fab(workplace, "drain", "0")
+    finally:
+        folder.unlink()
+        folder.with_name("away").rename(folder)
+    assert ran.returncode == 1
+    assert "node000000: its note could not be changed: mkdir: " in ran.stderr
+    assert ran.stdout == ""
+
+
+def test_a_dry_run_and_an_unknown_node_connect_to_nothing(workplace: Path, note: Path) -> None:
+    assert "node000002" in fab(workplace, "drain", "2", "--dry-run").stdout
+    ran = fab(workplace, "drain", "9")
+    assert ran.returncode == 2
+    assert "nodes = '9': 9 is not a node of stack dev" in ran.stderr
+    assert not note.exists()
