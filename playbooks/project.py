@@ -87,6 +87,11 @@ class Stack:
         """The file that names the lock of Pulumi's that a command here holds."""
         return self.folder / "lock.json"
 
+    @property
+    def last_check(self) -> Path:
+        """The file of the last ``fab check``'s verdicts."""
+        return self.folder / "check.json"
+
     def saved(self) -> inventory.Inventory:
         """Return the nodes as they were last saved, without any query.
 
@@ -157,6 +162,7 @@ class Stack:
         """Remove the stack's files here, keys included; other files in its folder stay."""
         shutil.rmtree(self.jobs, ignore_errors=True)
         self.lock_note.unlink(missing_ok=True)
+        self.last_check.unlink(missing_ok=True)
         for remembered in (*self.folder.glob("hashes*.json"), *self.folder.glob("push-*.json")):
             remembered.unlink(missing_ok=True)
         inventory.remove(self.folder)

@@ -196,7 +196,9 @@ def test_a_drained_node_is_shown_and_not_amiss(
     assert ended() == 0
     shown = capsys.readouterr()
     assert shown.out.count("running, drained") == 2
-    line = "node[000001-000002]: drained 2026-03-01T09:05:07Z by ann on desk: no new job before `fab undrain`\n"
+    line = (
+        "node[000001-000002]: drained 2026-03-01T09:05:07Z by ann on desk: no new job before `fab undrain`\n"
+    )
     assert shown.err == line
     assert ended(json=True) == 0
     rows = json.loads(capsys.readouterr().out)

@@ -1,0 +1,125 @@
+"""Which nodes are sick: by the last ``fab check``, whose verdicts are kept here, and by a look now."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from infra.inventory import KNOWN_HOSTS_FILE, Inventory, Node
+from infra.json_records import read_list, read_record
+from launch.errors import InputError
+from launch.remote.base.files import replace_file
+from playbooks.project import Stack
+
+if TYPE_CHECKING:
+    from launch.remote.base.health_records import Finding, Look
+
+__all__ = ["Sick", "Verdict", "read_checked", "sick_nodes", "write_checked"]
+
+LONGEST_S = 24 * 3600.0
+"""Age from which on a check says nothing of the nodes of now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a check found of one node."""
+
+    instance_id: int
+    verdict: Literal["sick", "suspect", "healthy", "unknown"]
+    reasons: tuple[str, ...] = ()
+    """Why it is not healthy, like ``41 % of its peers' bandwidth in 6 of 6 pairs``."""
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sick:
+    """A node that is to be replaced, and why."""
+
+    node: Node
+    reasons: tuple[str, ...] = ()
+    """What a check measured."""
+    findings: tuple[Finding, ...] = ()
+    """Of level error."""
+
+    def __str__(self) -> str:
+        found = (f"{one['subject']}: {one['measured']}, expected {one['expected']}" for one in self.findings)
+        return "; ".join((*self.reasons, *found))
+
+
+def write_checked(stack: Stack, verdicts: Mapping[str, Verdict], **more: Any) -> None:
+    """Keep the verdicts on all nodes of a check, by name, and whatever ``more`` its report has."""
+    record = {
+        **more,
+        "at": time.time(),
+        "stack": stack.name,
+        "cluster": _cluster_of(stack.folder),
+        "nodes": {name: asdict(verdict) for name, verdict in verdicts.items()},
+    }
+    replace_file(str(stack.last_check), (json.dumps(record, indent=1) + "\n").encode())
+
+
+def read_checked(stack: Stack, now: float) -> Mapping[str, Verdict]:
+    """Return the verdicts of the last check, by name; none where nobody has checked this cluster.
+
+    Raises :class:`~launch.errors.InputError` for a check that is older than a day, and for one of an earlier
+    cluster of that name, whose nodes had the same names.
+    """
+    path = stack.last_check
+    remedy = f"run `fab check --stack {stack.name}` again"
+    try:
+        found = json.loads(path.read_text())
+        age, cluster = now - float(found["at"]), found["cluster"]
+        verdicts = {name: _verdict(one) for name, one in found["nodes"].items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise InputError("the last check", str(path), f"cannot be read ({error})", remedy) from None
+    if cluster != _cluster_of(stack.folder):
+        raise InputError("the last check", str(path), f"is of an earlier cluster {stack.name}", remedy)
+    if age > LONGEST_S:
+        raise InputError("the last check", str(path), f"is {age / 3600:.0f} hours old", remedy)
+    return verdicts
+
+
+def sick_nodes(
+    inventory: Inventory, verdicts: Mapping[str, Verdict], looks: Mapping[str, Look | Exception]
+) -> list[Sick]:
+    """Return the nodes that a check calls sick, and those at which a look finds an error, by id.
+
+    A node that has been replaced since the check is not among them: Azure uses no instance id again.
+    """
+    found = []
+    for node in inventory.nodes:
+        verdict, look = verdicts.get(node.name), looks.get(node.name)
+        sick = Sick(node)
+        if verdict is not None and verdict.verdict == "sick" and verdict.instance_id == node.instance_id:
+            sick = replace(sick, reasons=verdict.reasons, findings=_errors(verdict.findings))
+        if look is not None and not isinstance(look, Exception) and _errors(look["findings"]):
+            sick = replace(sick, findings=_errors(look["findings"]))  # these are the newer ones
+        if sick.reasons or sick.findings:
+            found.append(sick)
+    return found
+
+
+def _errors(findings: list[Finding] | tuple[Finding, ...]) -> tuple[Finding, ...]:
+    return tuple(one for one in findings if one["level"] == "error")
+
+
+def _verdict(found: object) -> Verdict:
+    record = read_record(found, Verdict)
+    for name in ("reasons", "findings"):
+        record[name] = tuple(read_list(record.get(name, []), name))
+    return Verdict(**record)
+
+
+def _cluster_of(folder: Path) -> str:
+    """Return the host key that all nodes of the cluster have; another cluster of that name has another."""
+    try:
+        first = (folder / KNOWN_HOSTS_FILE).read_text().partition("\n")[0]
+    except OSError:
+        return ""
+    return first.rpartition(" ")[2]
