@@ -6,8 +6,7 @@ __all__ = ["ARROWS", "FOR_ALL"]
 
 FOR_ALL = {"launch.errors", "launch.nodeset", "launch.numbers"}
 _NODE_ROOMS = (
-    "agent base collect data environment environment.conda head health log mpi node node.runtimes probe "
-    "store"
+    "agent base collect data environment environment.conda head health log mpi node node.runtimes probe store"
 )
 _NODE_CODE = {"launch.remote", *(f"launch.remote.{room}" for room in _NODE_ROOMS.split())}
 _STACK = {"infra", "infra.arm", "infra.config", "infra.preflight"}

@@ -266,7 +266,7 @@ def test_it_holds_slots_of_the_node_as_soon_as_they_are_free(
     node: Node, outputs: Path, storage: Storage
 ) -> None:
     (outputs / "a").touch()
-    other = slots.take_slots({"job": "other", "slots": [0, 1, 3], "of": 4})
+    other = slots.take_slots({"job": "other", "slots": [0, 1, 3], "of": 4, "restarts": 0})
     seen: list[list[tuple[int, str]]] = []
 
     def look(method: str, _path: str, _query: str) -> None:
