@@ -216,12 +216,17 @@ def _run(
             return submit_and_follow(planned, host, on_event, wanted)
 
         try:
+            ready = prepare()
             try:
-                state = start(prepare())
+                state = start(ready)
             except NotPushed:
                 forget(stack, job)
                 _push(stack, inventory, load, host, nodes, detach)
-                state = start(prepare())
+                try:
+                    state = start(ready)
+                except NotPushed:  # data or environment were removed meanwhile
+                    forget(stack, job)
+                    state = start(prepare())
         except (NodeUnreachable, StepTimeout):
             if detach.phase == "sent":
                 output.progress(

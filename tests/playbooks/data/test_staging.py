@@ -109,6 +109,37 @@ def test_a_head_without_the_code_gets_it_before_the_data(desk: Desk, monkeypatch
     assert done == ["stage", "push", "stage", "5"]
 
 
+@pytest.mark.parametrize(
+    ("lacking", "expected"),
+    [
+        pytest.param(1, ["stage", "submit", "push", "submit"], id="the code"),
+        pytest.param(
+            2, ["stage", "submit", "push", "submit", "stage", "submit"], id="data removed meanwhile"
+        ),
+    ],
+)
+def test_a_refused_job_gets_its_code_first_and_its_data_again_only_where_that_was_not_all(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, lacking: int, expected: list[str]
+) -> None:
+    done: list[str] = []
+
+    def stage(*_: object) -> Staged:
+        done.append("stage")
+        return Staged((RECORD,), 1.0, 3)
+
+    def submit(*_: object) -> None:
+        done.append("submit")
+        if done.count("submit") <= lacking:
+            raise NotPushed("node000000", "push first")
+
+    stages(monkeypatch, stage)
+    desk.pushes(lambda *_: done.append("push"))
+    desk.submits(submit)
+    launch(desk)
+    assert done == expected
+    assert desk.note() == {"head": "node000000", "remote": "abc"}
+
+
 def test_ctrl_c_while_data_is_staged_says_that_there_is_no_job_and_what_stays(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
