@@ -288,6 +288,7 @@ def _upload(job: str) -> int:
 def _upload_job(job: str) -> int:
     """Upload a job's outputs from all its nodes, to where its plan or the request on stdin says."""
     from launch.remote.head import uploads
+    from launch.remote.head.cancel import cancelled_at
 
     folder = job_dir.Folder(job)
     plan = folder.plan()
@@ -305,7 +306,11 @@ def _upload_job(job: str) -> int:
             frames.send_answer(frames.BEAT, json.dumps({"files": files, "bytes": size}).encode())
 
     has_ended = folder.state()["state"] in job_dir.TERMINAL
-    event = uploads.upload_outputs(folder, plan, wanted, lambda: False, {} if has_ended else None, report)
+    slots: dict[str, list[int]] | None = {} if has_ended else None
+    before = cancelled_at(folder)
+    event = uploads.upload_outputs(
+        folder, plan, wanted, lambda: cancelled_at(folder) != before, slots, report
+    )
     if has_ended:
         uploads.note_kept(job, wanted, event)
     return _answer(event)

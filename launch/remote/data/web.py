@@ -17,6 +17,7 @@ from launch.remote.data.stage_request import StageSource
 __all__ = ["WebFile"]
 
 _OK, _PARTIAL, _UNSATISFIABLE, _FOUND = 200, 206, 416, (301, 302, 303, 307, 308)
+_GZIP = (".gz", ".tgz")
 _REFUSED, _REDIRECTS = (401, 403, 404, 410), 5
 
 
@@ -73,6 +74,7 @@ class WebFile:
         for _ in range(_REDIRECTS):
             answer = self._web.ask("GET", url, {"Accept-Encoding": "identity", **headers}, shown)
             if answer.status not in _FOUND:
+                self._refuse_encoded(answer)
                 self._url = url
                 return answer
             found = _joined(url, answer.headers.get("Location", ""))
@@ -81,6 +83,17 @@ class WebFile:
                 raise FetchError(faults.REFUSED, f"{shown}: {why}")
             url = found
         raise FetchError(faults.REFUSED, f"{shown}: over {_REDIRECTS} redirections")
+
+
+    def _refuse_encoded(self, answer: http.client.HTTPResponse) -> None:
+        """Raise :class:`FetchError` for a file that comes compressed although none was asked for.
+
+        Of one that is itself a gzip file, some servers say so by mistake: its bytes are as they have to be.
+        """
+        shown, encoding = self._source["url"], answer.headers.get("Content-Encoding", "identity")
+        if encoding != "identity" and not urlsplit(shown).path.endswith(_GZIP):
+            why = f"the server sends it compressed ({encoding}) only: download it and use `fab data.put`"
+            raise FetchError(faults.REFUSED, f"{shown}: {why}")
 
 
 def _joined(url: str, location: str) -> str | None:

@@ -15,14 +15,15 @@ from launch.remote.base.files import replace_file
 from launch.remote.base.payloads import CancelAnswer, ReleaseAnswer, SweepAnswer
 from launch.remote.head.query import lost_nodes
 
-__all__ = ["cancel", "cancel_request", "release", "sweep"]
+__all__ = ["cancel", "cancel_request", "cancelled_at", "release", "sweep"]
 
 _POLL = 0.05
 _REMOVED = "its records on the head were removed"
 
 
 def cancel(job: str, grace: float | None) -> CancelAnswer:
-    """Request the job's end; return its state once it has ended, or after 20 s. May be repeated.
+    """Request the end of a job, and of an upload of its outputs; return its state once it has ended, or after
+    20 s. May be repeated.
 
     ``within`` is how many seconds its end may take from now, ``lost`` are the nodes that its supervisor could
     not reach. Raise FileNotFoundError when there is no such job.
@@ -40,8 +41,11 @@ def cancel(job: str, grace: float | None) -> CancelAnswer:
         while state["state"] not in job_dir.TERMINAL and time.monotonic() < until:
             time.sleep(_POLL)
             state = folder.state()
-    elif job_dir.is_alive(state["supervisor"]):  # it uploads what a cancelled job has left
+    else:  # its outputs may be on their way to storage, by a cancelled job's supervisor or by hand
         _request(folder, grace)
+        until = time.monotonic() + timing.CANCEL_ANSWER_S
+        while job_dir.is_alive(state["supervisor"]) and time.monotonic() < until:
+            time.sleep(_POLL)
     given = own if grace is None else grace
     lost = lost_nodes(folder)
     return {
@@ -80,6 +84,14 @@ def _request(folder: job_dir.Folder, grace: float | None) -> None:
             replace_file(path, f"{grace:g}".encode())
     with open(path, "a", encoding="utf-8"):
         os.utime(path)  # an upload is ended by a request that is newer than its beginning
+
+
+def cancelled_at(folder: job_dir.Folder) -> int:
+    """Return when the job's end was last requested, in nanoseconds; 0 without a request."""
+    try:
+        return os.stat(folder.file("cancel")).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def cancel_request(folder: job_dir.Folder, own: float) -> tuple[float, str] | None:

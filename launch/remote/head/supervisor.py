@@ -11,7 +11,7 @@ from launch.remote.base import job_dir, timing
 from launch.remote.base.records import Plan, UploadEvent, UploadRecord
 from launch.remote.head import outcome, queue
 from launch.remote.head.attempt import Attempt
-from launch.remote.head.cancel import cancel_request
+from launch.remote.head.cancel import cancel_request, cancelled_at
 from launch.remote.head.job_state import JobState, LaunchOrder
 from launch.remote.head.outcome import Outcome
 from launch.remote.head.queue import SlotQuery
@@ -110,10 +110,10 @@ def _arrival(job: str, event: UploadEvent) -> str:
 
 def _upload(folder: job_dir.Folder, plan: Plan, uploads: list[UploadRecord]) -> UploadEvent:
     """Upload the outputs until somebody cancels the job, once more if it is cancelled; return the event."""
-    before = _cancelled_at(folder)
+    before = cancelled_at(folder)
     try:
         return upload_outputs(
-            folder, plan, uploads, lambda: _cancelled_at(folder) != before, queue.slots_of(folder.job)
+            folder, plan, uploads, lambda: cancelled_at(folder) != before, queue.slots_of(folder.job)
         )
     except OSError as error:
         return no_upload(folder, plan, uploads, str(error))
@@ -122,14 +122,6 @@ def _upload(folder: job_dir.Folder, plan: Plan, uploads: list[UploadRecord]) -> 
 
         traceback.print_exc()
         return no_upload(folder, plan, uploads, f"the upload failed: {error!r}")
-
-
-def _cancelled_at(folder: job_dir.Folder) -> int:
-    """Return when the job's end was last requested, in nanoseconds; 0 without a request."""
-    try:
-        return os.stat(folder.file("cancel")).st_mtime_ns
-    except OSError:
-        return 0
 
 
 class _Supervisor:

@@ -61,13 +61,15 @@ class TestGrace:
             cancel._request(folder, grace)
             assert cancel.cancel_request(folder, 3.0) == (expected, "")
 
-    def test_an_ended_job_gets_no_request(self) -> None:
+    def test_a_request_to_an_ended_job_reaches_its_uploads_alone(self) -> None:
         folder = job_dir.Folder(JOB)
         folder.create(sample_plan(JOB, grace_s=3.0))
         folder.write_state(sample_state(JOB, state="FAILED"))
         answer = cancel.cancel(JOB, None)
         assert (answer["before"], answer["state"]["state"], answer["lost"]) == ("FAILED", "FAILED", [])
-        assert cancel.cancel_request(folder, 3.0) is None
+        first = cancel.cancelled_at(folder)
+        cancel.cancel(JOB, None)
+        assert cancel.cancelled_at(folder) > first > 0
 
 
 class TestASupervisorThatDoesNotReact:

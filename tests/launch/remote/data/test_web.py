@@ -1,0 +1,27 @@
+"""A web server's file that does not come as it is stored."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.launch.remote.data.staging_cluster import Make
+from tests.launch.remote.data.storage_server import Fault, Storage
+
+
+@pytest.fixture(autouse=True)
+def _compressing(storage: Storage) -> None:
+    """The server says of each file that it is compressed for the way."""
+    storage.fault = lambda *_: Fault(200, headers=(("Content-Encoding", "gzip"), ("ETag", '"1"')))
+
+
+def test_a_file_that_the_server_compresses_is_refused(storage: Storage, cluster: Make) -> None:
+    nodes = cluster(1)
+    answer = nodes.stage(nodes.source("files/table.csv", "file", "web"))
+    assert answer["t"] == "failed"
+    assert "/table.csv: the server sends it compressed (gzip) only: download it and use `fab" in str(answer)
+
+
+def test_a_file_that_is_compressed_itself_comes_as_it_is(storage: Storage, cluster: Make) -> None:
+    nodes = cluster(1)
+    (data,) = nodes.stage(nodes.source("files/table.csv.gz", "file", "web"))["data"]
+    assert data["path"].endswith("/table.csv.gz")
