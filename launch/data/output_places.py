@@ -9,7 +9,7 @@ from launch.data.data_stores import DEFAULT_DATASTORE, Storage
 from launch.errors import InputError
 from launch.remote.base.records import UploadRecord
 
-__all__ = ["output_places", "whole_place"]
+__all__ = ["output_places", "usual_places", "whole_place"]
 
 
 def output_places(
@@ -44,3 +44,14 @@ def whole_place(job: str, storage: Storage, where: str) -> UploadRecord:
     Raise :class:`~launch.errors.InputError` without storage.
     """
     return {"name": "", "url": storage.locate(DatastorePath(DEFAULT_DATASTORE, job), where, output=True).url}
+
+
+def usual_places(job: str, storage: Storage) -> list[UploadRecord]:
+    """Return where a job's outputs go if its job file names no place, as its head knows; nowhere without
+    storage.
+
+    >>> usual_places("train-1", Storage(None))
+    []
+    """
+    has_place = storage.account_url is not None or DEFAULT_DATASTORE in storage.datastores
+    return [whole_place(job, storage, "job")] if has_place else []

@@ -14,7 +14,7 @@ from playbooks.data.stack_storage import storage_of
 __all__ = ["upload"]
 
 _SHOWN = 20
-"""Files named one by one; ``--json`` has them all."""
+"""Problems printed one by one; ``--json`` has those of each node."""
 
 
 @command("upload", example="fab upload train-20260301-090507-0f3a", positional=["job"])
@@ -24,7 +24,7 @@ def upload(context: Context, job: str, stack: str | None = None, json: bool = Fa
     Repeat it to continue after an interruption: what storage has is not sent again.
     """
     from launch.client.upload_job import upload_job
-    from launch.data.output_places import whole_place
+    from launch.data.output_places import usual_places
     from playbooks.jobs.handle import choose_job
     from playbooks.jobs.location import find_job
     from playbooks.ssh.connection import Cluster
@@ -33,7 +33,7 @@ def upload(context: Context, job: str, stack: str | None = None, json: bool = Fa
     inventory = chosen.saved()
     name = choose_job(chosen, inventory, job)
     place = find_job(chosen, inventory, name)
-    wanted = [whole_place(name, storage_of(chosen, inventory), "job")]
+    wanted = usual_places(name, storage_of(chosen, inventory))
     with Cluster(inventory, chosen.folder) as cluster, output.progress_bar("uploading") as update:
 
         def show(_files: int, sent: int) -> None:

@@ -84,7 +84,6 @@ class WebFile:
             url = found
         raise FetchError(faults.REFUSED, f"{shown}: over {_REDIRECTS} redirections")
 
-
     def _refuse_encoded(self, answer: http.client.HTTPResponse) -> None:
         """Raise :class:`FetchError` for a file that comes compressed although none was asked for.
 

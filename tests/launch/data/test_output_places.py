@@ -6,7 +6,7 @@ import pytest
 
 from launch.data.data_spec import BlobAddress, DatastorePath
 from launch.data.data_stores import Storage
-from launch.data.output_places import output_places
+from launch.data.output_places import output_places, usual_places
 from launch.errors import InputError
 
 ACME = "https://acme.blob.core.windows.net"
@@ -42,3 +42,12 @@ def test_two_outputs_in_one_place_are_refused(other: str) -> None:
 def test_a_container_as_a_whole_is_not_a_place() -> None:
     with pytest.raises(InputError, match="is a container"):
         output_places({"a": (BlobAddress(ACME, "results", ""), "line 3")}, STORAGE)
+
+
+def test_by_hand_outputs_go_to_the_stacks_storage_or_where_the_job_file_says() -> None:
+    place = {"name": "", "url": "https://acme.blob.core.windows.net/results/train-1"}
+    assert usual_places("train-1", Storage("https://acme.blob.core.windows.net")) == [place]
+    other = BlobAddress("https://other.blob.core.windows.net", "x", "runs")
+    (found,) = usual_places("train-1", Storage(None, {"workspaceblobstore": other}))
+    assert found["url"] == "https://other.blob.core.windows.net/x/runs/train-1"
+    assert usual_places("train-1", Storage(None)) == []

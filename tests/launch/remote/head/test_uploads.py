@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import resource
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from launch.remote import cli
 from launch.remote.base import job_dir, timing
 from launch.remote.base.records import Plan, UploadEvent, UploadRecord
 from launch.remote.head import uploads
@@ -255,3 +257,20 @@ def test_nodes_hold_slots_while_they_upload(
     nodes.upload(slots=given)
     found = [json.loads((nodes.home(number) / "request").read_text()) for number in range(3)]
     assert [(one["slots"], one["need"]) for one in found] == asked
+
+
+def test_by_hand_the_place_is_that_of_the_job_file(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stack without storage sends no place in its request."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"[]\n")))
+    nodes.write(0, "a", b"")
+    assert cli.main(["upload-job", JOB]) == 0
+    assert nodes.events()[-1]["urls"] == {"": nodes.uploads[0]["url"]}
+
+
+def test_by_hand_a_job_without_any_place_is_refused(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(nodes.folder.file("job.json")).write_text(json.dumps({**nodes.plan, "uploads": []}))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"[]\n")))
+    assert cli.main(["upload-job", JOB]) == cli.REFUSED
+    assert f"job {JOB} has nowhere to send its outputs: " in capsys.readouterr().err
