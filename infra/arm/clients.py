@@ -182,19 +182,21 @@ def resource_client(
 
 
 def blob_service(
-    account_url: str, environment: Mapping[str, str] | None = None, **options: Any
+    account_url: str, environment: Mapping[str, str] | None = None, sas: str = "", **options: Any
 ) -> BlobServiceClient:
-    """Return the client of a storage account, where :func:`clients` would; ``options`` are the client's.
+    """Return the client of a storage account, where :func:`clients` would, or by its ``sas``; ``options`` are
+    the client's.
 
     ``account_url`` is ``https://<account>.blob.core.windows.net``, in a rehearsal too: there a port of this
     machine leads to it. Raises :class:`~launch.errors.InputError` for a rehearsal without blobs.
     """
-    from azure.core.credentials import AccessToken
+    from azure.core.credentials import AccessToken, AzureSasCredential
     from azure.storage.blob import BlobServiceClient
 
+    signed = AzureSasCredential(sas) if sas else None
     given = os.environ if environment is None else environment
     if not endpoint(given):
-        return BlobServiceClient(account_url, credential=credential(given), **options)
+        return BlobServiceClient(account_url, credential=signed or credential(given), **options)
     record = _record(given)
     if not record.get("blob_port"):
         problem = "the rehearsal has no blobs: Azurite is not installed"
@@ -211,7 +213,7 @@ def blob_service(
     trust = str(record["blob_certificate"])
     sign_in = _directory(given, record)
     who = Operator() if sign_in is None else credential(given, **sign_in)
-    return BlobServiceClient(url, credential=who, connection_verify=trust, **options)
+    return BlobServiceClient(url, credential=signed or who, connection_verify=trust, **options)
 
 
 def remove(

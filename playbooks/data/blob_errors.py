@@ -16,6 +16,10 @@ _ROLE = (
     "object id (`az ad signed-in-user show --query id -o tsv`) to ranklift:dataOperators and run `fab up`; a "
     "new role takes some minutes"
 )
+_SAS = (
+    "the SAS of --sas-file has expired, or lacks a right: all need read and list, `fab data.put` also write, "
+    "`fab data.rm` delete"
+)
 _FIREWALL = (
     "the account's firewall does not let this machine in: put its address into ranklift:sshFrom and run "
     "`fab up`; with ranklift:storage privateEndpoint, run the command on a machine of that network"
@@ -29,6 +33,11 @@ _REMEDIES = {
     "AccountIsDisabled": "the account is switched off; see the portal",
 }
 """By Azure's error code (learn.microsoft.com rest/api/storageservices blob-service-error-codes)."""
+_RIGHTS = (
+    *("AuthorizationPermissionMismatch", "AuthorizationResourceTypeMismatch"),
+    *("AuthorizationServiceMismatch", "AuthorizationProtocolMismatch"),
+)
+"""What a SAS may lack."""
 _MISSING = ("ContainerNotFound", "BlobNotFound", "ContainerBeingDeleted")
 
 
@@ -77,6 +86,8 @@ def _refused(address: BlobAddress, error: object) -> RankliftError:
         return InputError(
             "data", address.url, what if "Container" in code else "is not there", "see `fab data.ls`"
         )
+    if address.sas and code in ("AuthenticationFailed", *_RIGHTS):
+        return GiveUpError(f"{address.url}: {code}: {_SAS}")
     if remedy := _REMEDIES.get(code):
         if remedy is _ROLE and address.container not in CONTAINERS:
             remedy = f"container {address.container} is not there, or {remedy}"

@@ -12,7 +12,14 @@ from launch.remote.base.messages import size
 from playbooks.cli import output
 from playbooks.cli.task import command, open_from
 from playbooks.data.put import upload
-from playbooks.data.stack_storage import CONTAINER_HELP, PATH_HELP, at_most_one, container_of, data_address
+from playbooks.data.stack_storage import (
+    CONTAINER_HELP,
+    OWN_SAS_HELP,
+    PATH_HELP,
+    at_most_one,
+    container_of,
+    data_address,
+)
 
 __all__ = ["list_data", "register", "remove"]
 
@@ -21,7 +28,11 @@ __all__ = ["list_data", "register", "remove"]
     "ls",
     called="data.ls",
     example="fab data.ls train --container results",
-    help={"path": f"{PATH_HELP} (default: the whole container)", "container": CONTAINER_HELP},
+    help={
+        "path": f"{PATH_HELP} (default: the whole container)",
+        "container": CONTAINER_HELP,
+        "sas-file": OWN_SAS_HELP,
+    },
     iterable=["path"],
     positional=["path"],
 )
@@ -29,6 +40,7 @@ def list_data(
     context: Context,
     path: list[str] | None = None,
     container: str = "data",
+    sas_file: str | None = None,
     stack: str | None = None,
     json: bool = False,
 ) -> None:
@@ -37,7 +49,7 @@ def list_data(
     from playbooks.data.blob_transfer import list_blobs
 
     chosen = open_from(context, stack)
-    address = data_address(chosen, at_most_one("path", path) or "", container)
+    address = data_address(chosen, at_most_one("path", path) or "", container, sas_file)
     rows = by_folder(address, list_blobs(container_of(chosen, address), address))
     if json:
         output.as_json(
@@ -58,13 +70,19 @@ def list_data(
     "rm",
     called="data.rm",
     example="fab data.rm imagenet --yes",
-    help={"path": PATH_HELP, "container": CONTAINER_HELP, "yes": "delete without a question"},
+    help={
+        "path": PATH_HELP,
+        "container": CONTAINER_HELP,
+        "sas-file": OWN_SAS_HELP,
+        "yes": "delete without a question",
+    },
     positional=["path"],
 )
 def remove(
     context: Context,
     path: str,
     container: str = "data",
+    sas_file: str | None = None,
     yes: bool = False,
     stack: str | None = None,
     dry_run: bool = False,
@@ -73,7 +91,7 @@ def remove(
     from playbooks.data.blob_transfer import delete_blobs, list_blobs
 
     chosen = open_from(context, stack)
-    address = data_address(chosen, path, container)
+    address = data_address(chosen, path, container, sas_file)
     if not address.path:
         raise InputError("path", path, "is a whole container", "name what in it is to be deleted")
     client = container_of(chosen, address)

@@ -14,7 +14,14 @@ from launch.numbers import counted
 from launch.remote.base.messages import size
 from playbooks.cli import output
 from playbooks.cli.task import command, open_from
-from playbooks.data.stack_storage import CONTAINER_HELP, PATH_HELP, at_most_one, container_of, data_address
+from playbooks.data.stack_storage import (
+    CONTAINER_HELP,
+    OWN_SAS_HELP,
+    PATH_HELP,
+    at_most_one,
+    container_of,
+    data_address,
+)
 from playbooks.project import Stack
 
 if TYPE_CHECKING:
@@ -31,6 +38,7 @@ __all__ = ["get", "put", "upload"]
         "source": "a file or a folder of this machine; links are followed",
         "path": f"where it goes: {PATH_HELP} (default: the source's name)",
         "container": CONTAINER_HELP,
+        "sas-file": OWN_SAS_HELP,
     },
     iterable=["path"],
     positional=["source", "path"],
@@ -40,6 +48,7 @@ def put(
     source: str,
     path: list[str] | None = None,
     container: str = "data",
+    sas_file: str | None = None,
     stack: str | None = None,
     json: bool = False,
     dry_run: bool = False,
@@ -50,7 +59,7 @@ def put(
     """
     root = Path(source).expanduser()
     chosen = open_from(context, stack)
-    address = data_address(chosen, at_most_one("path", path) or root.absolute().name, container)
+    address = data_address(chosen, at_most_one("path", path) or root.absolute().name, container, sas_file)
     if dry_run:
         from launch.data.local_files import list_files
 
@@ -95,6 +104,7 @@ def upload(stack: Stack, root: Path, address: BlobAddress) -> Moved:
         "path": PATH_HELP,
         "target": "a folder of this machine (default: the last part of the path, in the current folder)",
         "container": CONTAINER_HELP,
+        "sas-file": OWN_SAS_HELP,
         "overwrite": "replace files with other content",
     },
     iterable=["target"],
@@ -105,6 +115,7 @@ def get(
     path: str,
     target: list[str] | None = None,
     container: str = "data",
+    sas_file: str | None = None,
     overwrite: bool = False,
     stack: str | None = None,
     json: bool = False,
@@ -118,7 +129,7 @@ def get(
     from playbooks.data.blob_transfer import get_blobs, list_blobs
 
     chosen = open_from(context, stack)
-    address = data_address(chosen, path, container)
+    address = data_address(chosen, path, container, sas_file)
     client = container_of(chosen, address)
     blobs = list_blobs(client, address)
     if not blobs:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from infra.inventory import Inventory
 from launch.data.data_address import is_address, read_address, without_query
 from launch.data.data_spec import BlobAddress, DatastorePath
-from launch.data.data_stores import Storage, read_sas_urls
+from launch.data.data_stores import Storage, read_sas_urls, refuse_sas, with_sas
 from launch.errors import InputError
 from playbooks.project import Stack
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONTAINER_HELP",
+    "OWN_SAS_HELP",
     "PATH_HELP",
     "SAS_HELP",
     "at_most_one",
@@ -33,6 +34,11 @@ CONTAINER_HELP = "another container for a path: results, or what `ranklift:datas
 SAS_HELP = (
     "a file with the SAS of data that the nodes' identity does not open: on each line the address of a "
     "container, folder or blob with its SAS"
+)
+
+OWN_SAS_HELP = (
+    "a file with the SAS of what your sign-in does not open: on each line the address of a container or "
+    "folder with its SAS"
 )
 
 _DATASTORES = "ranklift:datastores"
@@ -56,26 +62,30 @@ def at_most_one(key: str, given: Sequence[str] | None) -> str | None:
     return given[0] if given else None
 
 
-def data_address(stack: Stack, text: str, container: str) -> BlobAddress:
-    """Return the address in storage that a task is given: one, or a path in a container.
+def data_address(stack: Stack, text: str, container: str, sas_file: str | None = None) -> BlobAddress:
+    """Return the address in storage that a task is given: one, or a path in a container; with its SAS where
+    ``--sas-file`` has one.
 
     Raise :class:`~launch.errors.InputError`.
     """
+    signed = sas_flag(sas_file)
     written = text if is_address(text) else f"azureml://datastores/{container}/paths/{text}"
     address = read_address("path", written)
     if isinstance(address, DatastorePath):
-        return storage_of(stack, stack.saved()).locate(address, "path")
-    if not isinstance(address, BlobAddress) or address.sas:
+        address = storage_of(stack, stack.saved()).locate(address, "path")
+    if not isinstance(address, BlobAddress):
         remedy = f"give {PATH_HELP}"
-        raise InputError("path", without_query(text), "is not a place in storage that you sign in to", remedy)
-    return address
+        raise InputError("path", without_query(text), "is not a place in storage", remedy)
+    refuse_sas("path", address)
+    return with_sas(address, signed)
 
 
 def container_of(stack: Stack, address: BlobAddress) -> ContainerClient:
-    """Return the client of an address's container, which acts for the operator."""
+    """Return the client of an address's container, which acts for the operator, or by the address's SAS."""
     from infra.arm.clients import blob_service
 
-    return blob_service(address.account_url, stack.environment).get_container_client(address.container)
+    service = blob_service(address.account_url, stack.environment, address.sas)
+    return service.get_container_client(address.container)
 
 
 def sas_flag(path: str | None) -> tuple[BlobAddress, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,7 +18,8 @@ from launch.data.data_spec import BlobAddress
 from launch.errors import GiveUpError, InputError, RankliftError, RetryError
 from playbooks.data.blob_errors import blob_errors
 
-ADDRESS = BlobAddress("https://acme.blob.core.windows.net", "data", "my set", "sig=SECRET")
+ADDRESS = BlobAddress("https://acme.blob.core.windows.net", "data", "my set")
+SIGNED = replace(ADDRESS, sas="sig=SECRET")
 
 
 def answered(code: str, status: int) -> HttpResponseError:
@@ -55,6 +57,13 @@ def test_a_refusal_names_the_address_and_the_remedy(error: Exception, kind: type
     found = raised(error)
     assert isinstance(found, kind)
     assert words in str(found)
+
+
+@pytest.mark.parametrize("code", ["AuthenticationFailed", "AuthorizationPermissionMismatch"])
+def test_what_a_sas_does_not_allow_is_not_a_missing_role(code: str) -> None:
+    assert f"data/my%20set: {code}: the SAS of --sas-file has expired, or lacks a right" in str(
+        raised(answered(code, 403), SIGNED)
+    )
 
 
 def test_a_missing_role_may_be_a_missing_container() -> None:
