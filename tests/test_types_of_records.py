@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints, is_typeddict
 
 import pytest
 
-from launch.remote.base import frames, job_dir, payloads, records
+from launch.remote.base import frames, health_records, job_dir, payloads, records
 from launch.remote.head.runners import frame_fields
 from tests.test_architecture import PROJECT, Module, import_graph, is_module, modules, names
 
@@ -63,11 +63,11 @@ def test_both_ends_are_looked_at() -> None:
 
 @pytest.fixture(scope="module")
 def defined() -> dict[str, Any]:
-    """The names of both modules of types."""
-    return {**vars(records), **vars(payloads)}
+    """The names of the modules of types."""
+    return {**vars(records), **vars(health_records), **vars(payloads)}
 
 
-_TYPES = ("launch.remote.base.records", "launch.remote.base.payloads")
+_TYPES = ("launch.remote.base.records", "launch.remote.base.health_records", "launch.remote.base.payloads")
 
 
 def type_of_frame(name: str, defined: dict[str, Any]) -> Any:
@@ -87,7 +87,13 @@ def samples(kind: Any) -> tuple[object, list[object]]:
         return 1, ["1", [1], None]
     if kind is str:
         return "a", [1, ["a"], None]
+    if is_typeddict(kind):
+        fields = {name: samples(one) for name, one in get_type_hints(kind).items()}
+        whole = {name: good for name, (good, _) in fields.items()}
+        return whole, [{}, *({**whole, name: bad[0]} for name, (_, bad) in fields.items())]
     first = get_args(kind)[0]
+    if get_origin(kind) is Literal:
+        return first, ["another", 1]
     if get_origin(kind) is tuple:
         good = [samples(part)[0] for part in get_args(kind)]
         return good, [good[:1], [*reversed(good)], 1]

@@ -114,7 +114,8 @@ class Nodes:
 
     def plan(self, spec: JobSpec) -> JobPlan:
         made = plan(spec, self.nodes, size="Standard_ND40rs_v2", remote="hash")
-        return replace(made, infiniband=False)  # this machine has none
+        spec = replace(spec, health="off")  # this machine has neither GPUs nor InfiniBand
+        return replace(made, infiniband=False, spec=spec)
 
     def run(self, spec: JobSpec) -> tuple[JobState, list[Event]]:
         """Runs a job to its end."""

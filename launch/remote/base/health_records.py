@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import List, Literal, TypedDict  # noqa: UP035  (nodes may run Python 3.8)
 
 __all__ = [
+    "NOT_CHECKED",
     "Finding",
     "HealthCheck",
     "HealthMode",
@@ -56,6 +57,9 @@ class HealthCheck(TypedDict):
 
     mode: HealthMode
     promise: Promise
+
+
+NOT_CHECKED: HealthCheck = {"mode": "off", "promise": {}}
 
 
 class Finding(TypedDict):

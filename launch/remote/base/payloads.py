@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Literal, Tuple, TypedDict, Union  # noqa: UP035  (nodes may run Python 3.8)
 
+from launch.remote.base.health_records import Finding, HealthCheck, HealthMode
 from launch.remote.base.records import (
     Checks,
     DataRecord,
@@ -29,6 +30,7 @@ __all__ = [
     "EvictionNotice",
     "FileEnd",
     "FileStart",
+    "Findings",
     "Handover",
     "Held",
     "Hello",
@@ -116,6 +118,12 @@ class Unfit(TypedDict):
     reasons: list[str]
 
 
+class Findings(TypedDict):
+    """Frame HEALTH."""
+
+    findings: list[Finding]
+
+
 class Busy(TypedDict):
     """Frame BUSY, with all slots of the node that others hold."""
 
@@ -177,6 +185,7 @@ class RunnerSpec(SlotRequest, ForRanks):
     user_env: dict[str, str]
     outputs: list[str]
     checks: Checks
+    health: HealthCheck
     ports: int
     grace_ms: int
     rate: int
@@ -200,6 +209,7 @@ class PlanExcerpt(TypedDict, total=False):
     data: list[DataRecord]
     environment: EnvironmentRecord
     grace_s: float
+    health: HealthMode
     max_restarts: int
     snapshot: str
     timeout_s: float | None

@@ -230,6 +230,7 @@ class Attempt:
         if self._barrier.has_opened or self._shutdown.has_begun:
             return
         if self._barrier.is_complete:
+            self._events.health.write()
             self._pool.send_go(self._barrier.open(now))
         elif self._barrier.is_hopeless(now):
             self._apply(Stop())

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 
 from launch.remote.base import job_dir
+from launch.remote.base.health_records import NOT_CHECKED
 from launch.remote.base.payloads import JobListing, JobReport
 from launch.remote.base.records import BARE, Event, ExitEvent, State
 
@@ -56,6 +57,7 @@ def job_report(job: str) -> JobReport:
             "environment": plan.get("environment", BARE),
             "data": plan.get("data", []),
             "grace_s": plan["grace_s"],
+            "health": plan.get("health", NOT_CHECKED)["mode"],
             "max_restarts": plan.get("max_restarts", 0),
             "snapshot": plan["snapshot"],
             "timeout_s": plan["timeout_s"],

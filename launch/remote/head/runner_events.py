@@ -15,6 +15,7 @@ from launch.remote.base import encryption, frames
 from launch.remote.base.payloads import Hello, RankExit, Ready
 from launch.remote.base.records import RankEnd, Taken
 from launch.remote.head import outcome
+from launch.remote.head.health_report import HealthReport
 from launch.remote.head.job_state import JobState, LaunchOrder
 from launch.remote.head.node_loss import NodeLoss
 from launch.remote.head.outcome import Outcome
@@ -52,6 +53,7 @@ class RunnerEvents:
     ) -> None:
         self._order, self._job_state, self._pool = order, job_state, pool
         self._ranks, self._barrier, self._shutdown, self._losses = ranks, barrier, shutdown, losses
+        self.health = HealthReport(order)
         self.taken: Taken = {}
         """By node, the slots for which it refused the job, each with its holder."""
         self._users = set(ranks.node_of).difference(order.plan["services"])
@@ -78,6 +80,8 @@ class RunnerEvents:
             self._on_held(channel)
         elif kind == frames.READY:
             self._on_ready(channel, fields)
+        elif kind == frames.HEALTH:
+            self.health.on_findings(channel.node, fields)
         elif kind == frames.STARTED:
             self._ranks.started.update(channel.ranks)
             self.report_running()

@@ -260,6 +260,32 @@ class Loop:
         if number != SIGCHLD:
             self.stop(min(self._grace, timing.ABORT_GRACE_S))
 
+    def _add_process(self, spawned: tuple[int, int, int], log: int) -> Process:
+        """Return a process of the whole node, with its pid and pipes as they were ``spawned``."""
+        pid, out, err = spawned
+        process = Process(NODE, pid, {out: 1, err: 2}, log)
+        self.ranks.append(process)
+        return process
+
+    def _run_bounded(self, argv: list[str], limit: float) -> tuple[int | None, bytes]:
+        """Run a command on the node itself; return its exit status, None where it did not end within
+        ``limit`` seconds or the runner has to, and its output. It is left behind where SIGKILL does not end
+        it: it hangs in the kernel."""
+        process = self._add_process(processes.spawn(argv, dict(os.environ), "/"), NO_LOG)
+        kill_at = time.monotonic() + limit
+        while process.status is None and time.monotonic() < kill_at and not self._stopped:
+            self._turn(TICK_MS)
+        if process.status is not None:
+            return process.status, process.output
+        processes.kill(process.pid, SIGKILL)
+        give_up_at = time.monotonic() + timing.LOOK_KILLED_S
+        while process.status is None and time.monotonic() < give_up_at:
+            self._turn(TICK_MS)
+        self.ranks.remove(process)
+        for pipe in process.pipes:
+            os.close(pipe)
+        return None, process.output
+
     def _end_leftovers(self) -> list[int]:
         """End the processes that outlive the ranks and forward their last output; return the pids left."""
         left: list[int] = []

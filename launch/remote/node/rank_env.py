@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from launch.remote.base.payloads import RunnerSpec
 
-__all__ = ["environment", "expand", "node_environment"]
+__all__ = ["environment", "expand", "mpi_numbers", "node_environment"]
 
 
 def environment(spec: RunnerSpec, own: Mapping[str, str], inherited: Mapping[str, str]) -> dict[str, str]:
@@ -86,3 +86,17 @@ def _expand(text: str, values: Mapping[str, str]) -> str:
         else:
             parts.append("$" + part)
     return "".join(parts)
+
+
+def mpi_numbers(variables: list[str]) -> tuple[int, int]:
+    """Return this rank's number and local rank from the variables of the MPI that started it.
+
+    Set Open MPI's names for the numbers too, so that one script serves every MPI. The descriptor PMI_FD that
+    hydra passes stays open here and in the rank.
+    """
+    env = os.environ
+    numbers = [env.get(variable, "") for variable in variables]
+    numbers[2] = numbers[2] or "-1"
+    for place, name in enumerate(("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")):
+        env["OMPI_COMM_WORLD_" + name] = numbers[place]
+    return int(numbers[0]), int(numbers[2])

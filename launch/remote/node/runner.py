@@ -121,11 +121,7 @@ class Runner(Loop):
     def _make_ready(self, spec: RunnerSpec, held: list[int]) -> list[int]:
         """Do all that can fail, so that no rank starts if one node fails; return the reserved ports. Raise
         Unfit."""
-        coming = eviction.notice() if eviction.stamp() else None
-        if coming and coming["type"]:
-            raise Unfit(eviction.words(coming["type"], coming["at"], time.time()))
-        if spec["infiniband"]:
-            spec["defaults"].update(infiniband.rank_defaults({**os.environ, **spec["user_env"]}))
+        self._check_node(spec)
         folder = prepare_folder(spec)
         held += hold_stored(spec)
         self._work = work_dir.make(folder, spec["snapshot"], self._rest)
@@ -168,6 +164,18 @@ class Runner(Loop):
         from launch.remote.base.ports import take_ports  # few jobs need it
 
         return take_ports(spec["first_port"], spec["ports"], held)
+
+    def _check_node(self, spec: RunnerSpec) -> None:
+        """Raise Unfit where Azure takes the node, or its devices are not as they have to be."""
+        coming = eviction.notice() if eviction.stamp() else None
+        if coming and coming["type"]:
+            raise Unfit(eviction.words(coming["type"], coming["at"], time.time()))
+        if spec["health"]["mode"] != "off":
+            from launch.remote.node import health_gate  # where health is off, nothing is imported for it
+
+            health_gate.check(spec, self._run_bounded, self._send)
+        if spec["infiniband"]:
+            spec["defaults"].update(infiniband.rank_defaults({**os.environ, **spec["user_env"]}))
 
     def _rest(self, wait_ms: int) -> None:
         """Run the loop, signs of life included, during long work. Raise Unfit once the runner must end."""
@@ -221,14 +229,12 @@ class Runner(Loop):
         return self._wait_aside(self._spawn(argv, env, expand_home(spec["cwd"]), NODE), log, limit)
 
     def _wait_aside(self, spawned: tuple[int, int, int], log: int, limit: float | None) -> Process:
-        pid, out, err = spawned
-        process = Process(NODE, pid, {out: 1, err: 2}, log)
-        self.ranks.append(process)
+        process = self._add_process(spawned, log)
         until = None if limit is None else time.monotonic() + limit
         while process.status is None:
             self._turn(TICK_MS)
             if until is not None and time.monotonic() > until:
-                processes.kill(pid, SIGKILL)
+                processes.kill(process.pid, SIGKILL)
         if self._stopped:
             raise Unfit("stopped")
         return process
@@ -307,7 +313,7 @@ def run_rank() -> int:
         more = os.environ.get("LD_LIBRARY_PATH")
         os.environ["LD_LIBRARY_PATH"] = f"{libraries}:{more}" if more else libraries
     version = os.environ.pop("RANKLIFT_MPI_VERSION", "")
-    rank, local_rank = _numbers(variables.split(","))
+    rank, local_rank = rank_env.mpi_numbers(variables.split(","))
     hello = _hello(rank, local_rank)
     hello["token"] = token
     try:
@@ -384,17 +390,3 @@ def _stand_behind_launcher() -> int | None:
     if os.getppid() != parent:
         os._exit(128 + SIGTERM)
     return None
-
-
-def _numbers(variables: list[str]) -> tuple[int, int]:
-    """Return this rank's number and local rank from the variables of the MPI that started it.
-
-    Set Open MPI's names for the numbers too, so that one script serves every MPI. The descriptor PMI_FD that
-    hydra passes stays open here and in the rank.
-    """
-    env = os.environ
-    numbers = [env.get(variable, "") for variable in variables]
-    numbers[2] = numbers[2] or "-1"
-    for place, name in enumerate(("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")):
-        env["OMPI_COMM_WORLD_" + name] = numbers[place]
-    return int(numbers[0]), int(numbers[2])

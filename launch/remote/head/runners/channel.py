@@ -25,6 +25,7 @@ _ONCE_GREETED = (GREETED, READY, GOING, STARTED, DONE)
 _ALLOWED = {
     frames.HELLO: (NEW,),
     frames.HELD: (GREETED,),
+    frames.HEALTH: (GREETED,),
     frames.READY: (GREETED,),
     frames.BUSY: (GREETED,),
     frames.FAILED: (GREETED, READY, GOING),

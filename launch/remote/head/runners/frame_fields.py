@@ -47,6 +47,15 @@ _FLAG = _integer(0, 1)
 _COUNT = _integer(0, 1 << 62)
 _PID = _integer(1, _PIDS)
 
+
+def _record(shapes: dict[str, Shape]) -> Shape:
+    return lambda value: (
+        isinstance(value, dict)
+        and value.keys() == shapes.keys()
+        and all(fits(value[name]) for name, fits in shapes.items())
+    )
+
+
 _SHAPES: dict[bytes, dict[str, Shape]] = {
     frames.HELLO: {
         **{"rank": _RANK_OR_NODE, "local_rank": _RANK_OR_NODE, "node": _text, "pid": _PID},
@@ -60,6 +69,16 @@ _SHAPES: dict[bytes, dict[str, Shape]] = {
         **{"stopped": _FLAG, "time_us": _COUNT},
     },
     frames.FAILED: {"reasons": _all(_text)},
+    frames.HEALTH: {
+        "findings": _all(
+            _record(
+                {
+                    **dict.fromkeys(("rule", "subject", "measured", "expected", "source", "remedy"), _text),
+                    "level": ("error", "warning", "unknown").__contains__,
+                }
+            )
+        )
+    },
     frames.BUSY: {"taken": _all(_pair(_integer(0, _MANY), _text))},
     frames.DONE: {"left": _all(_PID)},
     frames.EVICTION: {"type": _text, "at": _integer(0, _YEAR_9999), "left_ms": _COUNT, "at_once": _FLAG},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from launch.remote.base.health_records import NOT_CHECKED
 from launch.remote.base.job_dir import ROOT
 from launch.remote.base.payloads import RunnerSpec
 from launch.remote.base.records import BARE, Plan, PlannedRank
@@ -59,6 +60,7 @@ def runner_spec(
         "python": plan["python"],
         "outputs": plan["output_folders"],
         "checks": plan["checks"] if first else {},
+        "health": plan["health"] if first else NOT_CHECKED,
         "ports": sum(1 for one in ranks if one["task"]),
         "first_port": plan["first_port"],
         "slots": slots,

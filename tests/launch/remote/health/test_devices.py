@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
-import os
 from pathlib import Path
 
 import pytest
 
+from launch.remote.health import kernel_log
 from launch.remote.health.host import read_host
 from launch.remote.health.ib_ports import Port, read_ports
 from launch.remote.health.kernel_log import KernelLog, Xid, find_xids, read_kernel_log
@@ -113,10 +113,10 @@ class TestKernelLog:
     def for_root_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The kernel refuses its log to the node's user; here, tests may run as root."""
 
-        def refuse(*_: object) -> int:
+        def refuse(_: str) -> str:
             raise PermissionError(errno.EPERM, "Operation not permitted")
 
-        monkeypatch.setattr(os, "open", refuse)
+        monkeypatch.setattr(kernel_log, "_read_records", refuse)
 
     @pytest.mark.usefixtures("for_root_alone")
     def test_a_log_of_root_alone_is_asked_of_dmesg(self) -> None:
