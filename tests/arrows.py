@@ -163,10 +163,11 @@ ARROWS: dict[str, set[str]] = {
     },
     "launch.remote.head.runners": {"launch.remote.base", "launch.remote.log", "launch.remote.mpi"},
     "launch.remote.node": {"launch.remote.base", "launch.remote.node.runtimes"},
+    "launch.remote.probe": {"launch.remote.base", "launch.remote.log"},
     "launch.remote.node.runtimes": {"launch.remote.base", "launch.remote.mpi", "launch.remote.node"},
     **{
         f"launch.remote.{room}": {"launch.remote.base"}
-        for room in ("agent", "collect", "health", "log", "mpi", "probe", "store")
+        for room in ("agent", "collect", "health", "log", "mpi", "store")
     },
 }
 """Beside itself and ``FOR_ALL``, what a package may import: the longest name that fits a module counts, and a

@@ -24,7 +24,10 @@ from tests.arrows import ARROWS, FOR_ALL
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("catalogue", "images", "infra", "launch", "playbooks", "rehearsal")
-_OWN_PYTHON = {"launch.remote.environment.conda.rattler_install": "rattler"}
+_OWN_PYTHON = {
+    "launch.remote.environment.conda.rattler_install": "rattler",
+    "launch.remote.probe.torch_program": "torch",
+}
 """Programs for a Python of their own, and the one package that it has beside the standard library."""
 LONGEST, LARGEST = 400, 16
 """Lines of a module, modules of a room."""

@@ -23,7 +23,7 @@ from launch.launchers.registry import launcher_of
 from launch.promise import promise_of
 from launch.remote.base import timing
 from launch.remote.base.files import python_folder
-from launch.remote.base.health_records import Promise
+from launch.remote.base.health_records import ProbeMode, ProbeOrder, Promise
 from launch.remote.base.job_dir import PLAN_VERSION, without_values
 from launch.remote.base.records import (
     BARE,
@@ -42,6 +42,8 @@ __all__ = ["JobPlan", "NodePlan", "RankPlan", "job_id", "plan"]
 _INTERPRETERS = re.compile(r"(python[0-9.]*|bash|sh)")
 _SCRIPT = re.compile(r".+\.(py|sh)")
 _NAME = re.compile(r"[^a-z0-9]+")
+_WITHOUT_INFINIBAND = {"NCCL_IB_DISABLE": "1", "NCCL_NET": "Socket"}
+"""Variables by which a user does without InfiniBand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class JobPlan:
     """The nodes' VM size has it; each node finds its own devices for UCX and NCCL."""
     promise: Promise
     """What the nodes' VM size promises of each of them."""
+    probe: ProbeOrder
+    """Whether the way between them is proven."""
     paths: dict[str, str]
     """Likewise, ``~`` being the node's home folder."""
     hostfile: str
@@ -143,6 +147,7 @@ class JobPlan:
             "python": self.python,
             "checks": _checks(spec, self.argv, self.python, self.capability),
             "health": {"mode": spec.health, "promise": self.promise},
+            "probe": self.probe,
             "setup": spec.setup,
             "output_folders": [name for name, kind in spec.outputs.items() if kind != "uri_file"],
             "services": [given.rank for node in self.nodes for given in node.ranks if given.task in services],
@@ -208,13 +213,14 @@ def plan(
     size: str,
     remote: str,
     files: Collection[str] | None = None,
+    rehearsed: bool = False,
     now: datetime | None = None,
     random: Callable[[int], str] = secrets.token_hex,
 ) -> JobPlan:
     """Return the plan of the job on these nodes, the first of which is the head.
 
     ``remote`` is the id of the node code (:func:`launch.code.node_code.remote_id`), ``files`` the snapshot's
-    paths: with them a missing script is found before anything connects. Raise
+    paths: with them a missing script is found before anything connects. The nodes may be ``rehearsed``. Raise
     :class:`~launch.errors.InputError`.
     """
     if not nodes:
@@ -248,6 +254,7 @@ def plan(
         capability=settings.capability,
         infiniband=settings.infiniband,
         promise=promise_of(size),
+        probe=_probe_order(spec, promise_of(size), len(nodes), rehearsed=rehearsed),
         paths={
             **job_paths(folder),
             **({"VIRTUAL_ENV": spec.python.rstrip("/")} if python_folder(spec.python) else {}),
@@ -259,6 +266,24 @@ def plan(
         nodes=placed,
         runs_in=planned_record(spec.environment),
     )
+
+
+def _probe_order(spec: JobSpec, promise: Promise, nodes: int, *, rehearsed: bool) -> ProbeOrder:
+    """Return whether the way between the nodes is proven: not where the user does without InfiniBand. Raise
+    :class:`~launch.errors.InputError` for a probe that has nothing to prove.
+    """
+    without = next((name for name, value in _WITHOUT_INFINIBAND.items() if spec.env.get(name) == value), None)
+    mode: ProbeMode = "off" if spec.probe is False or without else "on" if spec.probe else "auto"
+    if spec.probe:
+        if not promise.get("hcas"):
+            problem, remedy = f"{promise['size']} has no InfiniBand to prove", "leave it out"
+            raise InputError("probe", None, problem, remedy)
+        if nodes == 1:
+            raise InputError("probe", None, "one node reaches no other", "leave it out, or take more nodes")
+        if without:
+            problem = f"cannot be combined with {without}={spec.env[without]}, which does without InfiniBand"
+            raise InputError("probe", None, problem, "give one of the two")
+    return {"mode": mode, "rehearsal": int(rehearsed)}
 
 
 def _checks(spec: JobSpec, argv: tuple[str, ...], python: str, capability: str) -> Checks:

@@ -121,6 +121,9 @@ class JobSpec:
     """Seconds between two uploads while the job runs; None for one at its end."""
     health: HealthMode = "strict"
     """What findings at a node do to the job before its ranks start."""
+    probe: bool | None = None
+    """Whether the way between nodes is proven to be InfiniBand before ranks start; None for when the head
+    uses the nodes for the first time."""
     port: int = MASTER_PORT
     """MASTER_PORT; the next free one when it is taken on the head."""
     timeout_s: float | None = None

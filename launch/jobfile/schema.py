@@ -73,6 +73,7 @@ class Own:
     upload: bool = False
     """Whether all that the job leaves goes to storage when it has ended."""
     upload_every_s: float | None = None
+    probe: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

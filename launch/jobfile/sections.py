@@ -178,6 +178,7 @@ def read_own(reader: Reader, place: Place, folder: Path) -> Own:
             "grace",
             "upload",
             "upload_every",
+            "probe",
         ),
     )
     return Own(
@@ -192,6 +193,7 @@ def read_own(reader: Reader, place: Place, folder: Path) -> Own:
         grace_s=reader.get(found, "grace", values.span, None),
         upload=reader.get(found, "upload", values.flag, False),
         upload_every_s=reader.get(found, "upload_every", values.span, None),
+        probe=reader.get(found, "probe", values.flag, None),
     )
 
 

@@ -38,6 +38,7 @@ _KEYS = {
     "timeout_s": "limits.timeout",
     "max_restarts": "ranklift.max_restarts",
     "grace_s": "ranklift.grace",
+    "probe": "ranklift.probe",
     "min_nodes": "command",
     "command": "command",
     "script": "command",
@@ -59,6 +60,7 @@ class Flags:
     timeout_s: float | None = None
     max_restarts: int | None = None
     grace_s: float | None = None
+    probe: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,7 @@ def make(
             timeout_s=flags.timeout_s or job.timeout_s,
             max_restarts=job.own.max_restarts if flags.max_restarts is None else flags.max_restarts,
             grace_s=flags.grace_s or job.own.grace_s or GRACE_S,
+            probe=job.own.probe if flags.probe is None else flags.probe,
             min_nodes=LAUNCHERS[kind].fewest_nodes(line) if start.per_node else None,
             display_name=job.display_name,
             experiment=job.experiment,
@@ -196,6 +199,8 @@ def located(job: JobFile, flags: Flags, error: InputError) -> InputError:
         return InputError(key, error.value, error.problem, error.remedy)
     if error.key == "max_restarts" and flags.max_restarts is not None:
         return InputError("--max-restarts", error.value, error.problem, error.remedy)
+    if error.key == "probe" and flags.probe is not None:
+        return InputError("--probe", error.value, error.problem, error.remedy)
     if kind == "env":
         return job.located(error, f"environment_variables.{name or error.value}")
     return job.located(error, f"outputs.{name}" if kind == "outputs" and name else _KEYS.get(kind, ""))

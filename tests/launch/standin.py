@@ -23,6 +23,7 @@ from launch.client.query import list_some
 from launch.host import Completed, Host
 from launch.job.plan import JobPlan, plan
 from launch.job.spec import JobNode, JobSpec, Kind
+from launch.remote.base.health_records import ProbeOrder
 
 REMOTE = Path(launch.remote.__file__).parent
 
@@ -115,7 +116,8 @@ class Nodes:
     def plan(self, spec: JobSpec) -> JobPlan:
         made = plan(spec, self.nodes, size="Standard_ND40rs_v2", remote="hash")
         spec = replace(spec, health="off")  # this machine has neither GPUs nor InfiniBand
-        return replace(made, infiniband=False, spec=spec)
+        probe: ProbeOrder = {"mode": "on" if spec.probe else "off", "rehearsal": 0}
+        return replace(made, infiniband=False, spec=spec, probe=probe)
 
     def run(self, spec: JobSpec) -> tuple[JobState, list[Event]]:
         """Runs a job to its end."""

@@ -9,8 +9,10 @@ __all__ = [
     "NOT_CHECKED",
     "Finding",
     "HealthCheck",
+    "HealthEvent",
     "HealthMode",
     "Look",
+    "ProbeEvent",
     "ProbeLine",
     "ProbeMode",
     "ProbeOrder",
@@ -18,6 +20,7 @@ __all__ = [
     "ProbeVerdict",
     "Promise",
     "ProvenNodes",
+    "Timed",
 ]
 
 HealthMode = Literal["off", "warn", "strict"]
@@ -77,6 +80,13 @@ class Finding(TypedDict):
     remedy: str
 
 
+class Timed(TypedDict, total=False):
+    """A line of a file of records."""
+
+    time: float
+    """Unix seconds by the head's clock; the record's writer adds it."""
+
+
 class Look(TypedDict):
     """What a look at a node found."""
 
@@ -86,6 +96,16 @@ class Look(TypedDict):
     """Number of GPUs that their driver answers for; -1 where no driver was asked."""
     ports: list[str]
     """Active InfiniBand ports: ``mlx5_ib0:1``."""
+
+
+class HealthEvent(Timed):
+    """Findings at a node before the job's ranks start; ``node`` and ``findings`` are empty where nobody
+    looked."""
+
+    event: Literal["health"]
+    mode: HealthMode
+    node: str
+    findings: list[Finding]
 
 
 # -- the proof of transport ----------------------------------------------------------------------
@@ -127,9 +147,17 @@ class ProbeResult(TypedDict):
     """The evidence."""
 
 
+class ProbeEvent(ProbeResult, Timed):
+    """What is known of the way between the job's nodes."""
+
+    event: Literal["probe"]
+
+
 class ProvenNodes(TypedDict):
     """Nodes of one passed probe: an element of the head's probes.json."""
 
     program: str
+    job: str
+    transport: str
     nodes: List[str]  # noqa: UP006
     time: float

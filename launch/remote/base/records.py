@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Literal, Tuple, TypedDict, Union  # noqa: UP035  (nodes may run Python 3.8)
 
-from launch.remote.base.health_records import Finding, HealthCheck, HealthMode, ProbeOrder, ProbeResult
+from launch.remote.base.health_records import HealthCheck, HealthEvent, ProbeEvent, ProbeOrder, Timed
 
 __all__ = [
     "BARE",
@@ -21,14 +21,12 @@ __all__ = [
     "Failure",
     "FailureEvent",
     "ForRanks",
-    "HealthEvent",
     "NodeEvent",
     "NodeExit",
     "Notice",
     "Plan",
     "PlannedNode",
     "PlannedRank",
-    "ProbeEvent",
     "Process",
     "QueueEntry",
     "RankEnd",
@@ -266,12 +264,7 @@ class State(_Passing):
     supervisor: Process | None
 
 
-class _Timed(TypedDict, total=False):
-    time: float
-    """Unix seconds by the head's clock; the record's writer adds it."""
-
-
-class StateEvent(_Timed):
+class StateEvent(Timed):
     """A change of the job's state, to this one."""
 
     event: Literal["state"]
@@ -279,7 +272,7 @@ class StateEvent(_Timed):
     reason: str
 
 
-class RankEnd(_Timed):
+class RankEnd(Timed):
     """End of a rank: a line of exits.jsonl on the head."""
 
     rank: int
@@ -298,13 +291,13 @@ class ExitEvent(RankEnd):
     event: Literal["exit"]
 
 
-class FailureEvent(Failure, _Timed):
+class FailureEvent(Failure, Timed):
     """Event of a failed launch."""
 
     event: Literal["failure"]
 
 
-class RestartEvent(_Timed):
+class RestartEvent(Timed):
     """Another launch of the job."""
 
     event: Literal["restart"]
@@ -312,7 +305,7 @@ class RestartEvent(_Timed):
     reason: str
 
 
-class NodeEvent(_Timed):
+class NodeEvent(Timed):
     """Loss of a node, whose runner ended or went silent; or Azure's notice that it takes the node, or the
     notice's withdrawal."""
 
@@ -321,23 +314,7 @@ class NodeEvent(_Timed):
     reason: str
 
 
-class HealthEvent(_Timed):
-    """Findings at a node before the job's ranks start; ``node`` and ``findings`` are empty where nobody
-    looked."""
-
-    event: Literal["health"]
-    mode: HealthMode
-    node: str
-    findings: list[Finding]
-
-
-class ProbeEvent(ProbeResult, _Timed):
-    """What is known of the way between the job's nodes."""
-
-    event: Literal["probe"]
-
-
-class UploadEvent(_Timed):
+class UploadEvent(Timed):
     """An upload of the job's outputs."""
 
     event: Literal["upload"]

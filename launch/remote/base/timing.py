@@ -88,6 +88,8 @@ LOOK_KILLED_S = 1.0
 """Wait after SIGKILL to a look: a process that hangs in a driver does not end."""
 MODULES_S = 60.0
 """Limit for a node's Python to find the modules that a job requires."""
+PROBE_S = 60.0
+"""Limit for a probe's program from its start; it ends itself then."""
 CONTAINER_S = 30.0
 """Limit for one command of a container runtime that starts no rank, and loads no image."""
 CONNECT_AGAIN_S = 0.2

@@ -10,7 +10,8 @@ Forms by version (NVIDIA/nccl, src/transport/net.cc, coll_net.cc, net_ib.cc)::
     all       CollNet 00/0 : 0 [send] via COLLNET/SHARP/0/GDRDMA
 
 The network's name is IB, Socket or a plugin's: ``IBext...`` is that of the HPC images, which uses InfiniBand.
-Ethernet devices are listed as ``/RoCE``. ``Using network IB`` proves nothing: it comes before connections. ``GPU Direct RDMA Enabled`` is not printed since 2.30.
+Ethernet devices are listed as ``/RoCE``. ``Using network IB`` proves nothing: it comes
+before connections. ``GPU Direct RDMA Enabled`` is not printed since 2.30.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from launch.remote.base.health_records import ProbeLine, ProbeVerdict, Promise
 from launch.remote.probe import mpi_lines, nccl_lines, program_lines
 from launch.remote.probe.transport_fact import INFINIBAND, ROCE, Device, Fact
 
-__all__ = ["Seen", "Verdict", "judge", "read_line"]
+__all__ = ["Evidence", "Seen", "Verdict", "read_line"]
 
 _SHOWN = 2
 """Lines of each node that are kept as evidence."""
@@ -48,66 +48,75 @@ def read_line(text: str, node: str) -> Fact | None:
     return None
 
 
-def judge(seen: Iterable[Seen], ranks: Mapping[int, str], promise: Promise) -> Verdict:
-    """Return what is proven of the way between nodes.
+class Evidence:
+    """What is seen of the way between nodes that ``promise`` something of it; lines come in any number."""
 
-    ``ranks`` are those that must have shown a connection, by the node of each: without one nothing is proven.
-    One connection that is not InfiniBand refuses all, and so does one without GPUDirect where ``promise`` has
-    it.
-    """
-    known = list(seen)
-    named = {(one.fact.process, found.number): found for one in known for found in one.fact.devices}
-    ports = _ports(known)
-    connections = [one._replace(fact=_resolved(one, named, ports)) for one in known if one.fact.transport]
-    for one in connections:
+    def __init__(self, promise: Promise) -> None:
+        self._promise = promise
+        self._devices: dict[tuple[str, str], Device] = {}
+        """By process and number."""
+        self._ports: dict[str, set[str]] = {}
+        """Those of InfiniBand by node, where the node has listed them."""
+        self._known: set[tuple[int, str, Fact]] = set()
+        self._connections: list[Seen] = []
+        self._refused: Verdict | None = None
+
+    def add(self, one: Seen) -> Verdict | None:
+        """Add a line; return a refusal where it is the first that asks for one.
+
+        One connection that is not InfiniBand refuses all, and so does one of NCCL without GPUDirect where
+        that is promised. A process lists its devices before its connections.
+        """
+        if one.fact.library == program_lines.PORTS:
+            self._ports[one.node] = {found.name for found in one.fact.devices}
+        else:
+            self._devices.update({(one.fact.process, found.number): found for found in one.fact.devices})
+        if not one.fact.transport or (one.rank, one.node, one.fact) in self._known:
+            return None
+        self._known.add((one.rank, one.node, one.fact))
+        fact = self._resolved(one)
+        self._connections.append(one._replace(fact=fact))
+        transport, what = fact.transport, f"{fact.library} uses {fact.transport} between nodes"
+        if transport == INFINIBAND:
+            if fact.library != "NCCL" or fact.gpudirect or not self._promise.get("gpudirect"):
+                return None
+            transport, what = f"{INFINIBAND} without GPUDirect", "NCCL does without GPUDirect"
+        if self._refused is not None:
+            return None
+        line: ProbeLine = {"rank": one.rank, "node": one.node, "line": one.line.strip()}
+        reason = f"{one.node}, rank {one.rank if fact.rank < 0 else fact.rank}: {what}: {line['line']}"
+        self._refused = Verdict("refused", f"{transport} ({fact.library})", reason, one.node, [line])
+        return self._refused
+
+    def _resolved(self, one: Seen) -> Fact:
+        """Return the fact with its devices' names, and as RoCE where one of them is an Ethernet device."""
         fact = one.fact
         if fact.transport != INFINIBAND:
-            return _refused(one, fact.transport, f"{fact.library} uses {fact.transport} between nodes")
-    if promise.get("gpudirect"):
-        for one in connections:
-            if one.fact.library == "NCCL" and not one.fact.gpudirect:
-                return _refused(one, f"{INFINIBAND} without GPUDirect", "NCCL does without GPUDirect")
-    silent = [] if any(one.fact.is_for_all for one in connections) else _silent(connections, ranks)
-    if silent or not connections:
-        node = ranks[silent[0]] if silent else ""
-        who = "no rank" if len(silent) == len(ranks) else f"not every rank (rank {silent[0]} on {node})"
-        return Verdict("unproven", "", f"{who} has shown a connection to another node", node, [])
-    return Verdict("proven", _words(connections), "", "", _evidence(connections))
+            return fact
+        if fact.library == "NCCL":
+            unlisted = [Device(number, number, INFINIBAND) for number in fact.used]
+            found = [self._devices.get((fact.process, device.number), device) for device in unlisted]
+            names = tuple(device.name for device in found)
+            is_ethernet = any(device.transport == ROCE for device in found)
+        else:
+            names = fact.used
+            is_ethernet = fact.library == "UCX" and not set(names) <= self._ports.get(one.node, set(names))
+        return fact._replace(used=names, transport=ROCE if is_ethernet else INFINIBAND)
 
-
-def _ports(known: Collection[Seen]) -> dict[str, set[str]]:
-    """Return the InfiniBand ports of each node that has listed them."""
-    listed = [one for one in known if one.fact.library == program_lines.PORTS]
-    return {one.node: {found.name for found in one.fact.devices} for one in listed}
-
-
-def _resolved(
-    one: Seen, named: Mapping[tuple[str, str], Device], ports: Mapping[str, Collection[str]]
-) -> Fact:
-    """Return the fact with its devices' names, and as RoCE where one of them is an Ethernet device."""
-    fact = one.fact
-    if fact.transport != INFINIBAND:
-        return fact
-    if fact.library == "NCCL":
-        unlisted = [Device(number, number, INFINIBAND) for number in fact.used]
-        found = [named.get((fact.process, one.number), one) for one in unlisted]
-        names = tuple(device.name for device in found)
-        is_ethernet = any(device.transport == ROCE for device in found)
-    else:
-        names = fact.used
-        is_ethernet = fact.library == "UCX" and not set(names).issubset(ports.get(one.node, names))
-    return fact._replace(used=names, transport=ROCE if is_ethernet else INFINIBAND)
-
-
-def _silent(connections: Collection[Seen], ranks: Mapping[int, str]) -> list[int]:
-    return sorted(set(ranks).difference(one.rank for one in connections))
-
-
-def _refused(one: Seen, transport: str, what: str) -> Verdict:
-    rank = one.rank if one.fact.rank < 0 else one.fact.rank
-    words = f"{transport} ({one.fact.library})"
-    reason = f"{one.node}, rank {rank}: {what}: {one.line.strip()}"
-    return Verdict("refused", words, reason, one.node, [_line(one)])
+    def verdict(self, ranks: Mapping[int, str]) -> Verdict:
+        """Return what is proven. ``ranks``, each with its node, must all have shown a connection: otherwise
+        nothing is."""
+        found = self._connections
+        if self._refused is not None:
+            return self._refused
+        silent = sorted(set(ranks).difference(one.rank for one in found))
+        if not found or (silent and not any(one.fact.is_for_all for one in found)):
+            who = "no rank has"
+            if found:
+                who = f"rank {silent[0]} on {ranks[silent[0]]} has not"
+            node = ranks[silent[0]] if silent else ""
+            return Verdict("unproven", "", f"{who} shown a connection to another node", node, [])
+        return Verdict("proven", _words(found), "", "", _lines(found))
 
 
 def _words(connections: Collection[Seen]) -> str:
@@ -125,14 +134,10 @@ def _words(connections: Collection[Seen]) -> str:
     return ", ".join(words)
 
 
-def _evidence(connections: Iterable[Seen]) -> list[ProbeLine]:
+def _lines(connections: Iterable[Seen]) -> list[ProbeLine]:
     shown: dict[str, list[ProbeLine]] = {}
     for one in connections:
         lines = shown.setdefault(one.node, [])
         if len(lines) < _SHOWN:
-            lines.append(_line(one))
+            lines.append({"rank": one.rank, "node": one.node, "line": one.line.strip()})
     return [line for lines in shown.values() for line in lines]
-
-
-def _line(one: Seen) -> ProbeLine:
-    return {"rank": one.rank, "node": one.node, "line": one.line.strip()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from launch.remote.base.health_records import NOT_CHECKED
-from launch.remote.base.job_dir import ROOT
 from launch.remote.base.payloads import RunnerSpec
 from launch.remote.base.records import BARE, Plan, PlannedRank
 
@@ -41,7 +40,7 @@ def runner_spec(
         ranks = [ranks[local]]
     return {
         "job": plan["id"],
-        "folder": f"{ROOT}/{plan['id']}",
+        "folder": plan["cwd"].rpartition("/")[0],
         "environment": plan.get("environment", BARE),
         "data": sorted({one["id"] for one in plan.get("data", [])}),
         "cwd": plan["cwd"],

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from launch.remote.base.health_records import Promise
-from launch.remote.probe.transport_verdict import Seen, Verdict, judge, read_line
+from launch.remote.probe.transport_verdict import Evidence, Seen, Verdict, read_line
 
 GOLDEN = Path(__file__).parent / "golden"
 _HOST = re.compile(r"(\S+?):\d+:\d+ \[|\[([\w-]+):\d+(?::\d+)?\]")
@@ -56,6 +56,13 @@ def seen(lines: list[str]) -> list[Seen]:
     return found
 
 
+def judge(found: list[Seen], ranks: dict[int, str], promise: Promise) -> Verdict:
+    evidence = Evidence(promise)
+    for one in found:
+        evidence.add(one)
+    return evidence.verdict(ranks)
+
+
 def verdict(lines: list[str], promise: Promise) -> Verdict:
     found = seen(lines)
     return judge(found, {one.rank: one.node for one in found} or {0: "n1"}, promise)
@@ -91,7 +98,7 @@ def test_a_rank_that_shows_no_connection_leaves_the_transport_unproven() -> None
     found = judge(seen([IB.format(node="n1", device=0)]), {0: "n1", 1: "n2"}, PLAIN)
     assert (found.verdict, found.reason) == (
         "unproven",
-        "not every rank (rank 1 on n2) has shown a connection to another node",
+        "rank 1 on n2 has not shown a connection to another node",
     )
 
 

@@ -1,0 +1,57 @@
+"""One all_reduce over all GPUs of a job's nodes: a program for the job's own Python, which has torch.
+
+It gets its own text as the first argument, for the processes of a node's further GPUs, and the number of
+nodes as the second. Without a GPU one process of each node uses Gloo.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import timedelta
+
+__all__ = ["main"]
+
+_LIMIT = timedelta(seconds=45)
+_FLOATS = 1 << 24
+_LOCAL = "RANKLIFT_PROBE_LOCAL"
+
+
+def _print(line: str) -> None:
+    sys.stdout.write("ranklift-probe: " + line + "\n")
+    sys.stdout.flush()
+
+
+def main(arguments: list[str]) -> int:
+    """Run this node's part; return 0 where the sum is right."""
+    source, nodes = arguments[0], int(arguments[1])
+    try:
+        import torch
+        import torch.distributed as dist
+    except ImportError as error:
+        _print(f"torch cannot be imported: {error}")
+        return 3
+    gpus = torch.cuda.device_count() if dist.is_nccl_available() else 0
+    local = int(os.environ.get(_LOCAL, "0"))
+    others = range(1, gpus) if _LOCAL not in os.environ else ()
+    start = [sys.executable, "-c", "import sys; exec(sys.argv[1])", source, str(nodes)]
+    children = [subprocess.Popen(start, env={**os.environ, _LOCAL: str(one)}) for one in others]
+    each = max(1, gpus)
+    world, rank = nodes * each, int(os.environ["NODE_RANK"]) * each + local
+    backend = "nccl" if gpus else "gloo"
+    where = f"tcp://{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+    dist.init_process_group(backend, init_method=where, world_size=world, rank=rank, timeout=_LIMIT)
+    device = torch.device("cuda", local) if gpus else torch.device("cpu")
+    ones = torch.ones(_FLOATS if gpus else 1024, device=device)
+    dist.all_reduce(ones)
+    is_right = bool((ones == world).all().item())
+    _print(f"backend {backend}" if is_right else f"a sum over {world} ranks is wrong")
+    dist.barrier()
+    dist.destroy_process_group()
+    failed = sum(child.wait() != 0 for child in children)
+    return int(bool(failed) or not is_right)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

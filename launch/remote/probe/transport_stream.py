@@ -1,0 +1,54 @@
+"""A stream whose lines are evidence of the way between nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from launch.remote.base.frames import NOTICE
+from launch.remote.base.health_records import Promise
+from launch.remote.log.writer import StreamWriter
+from launch.remote.probe.nccl_lines import MARK
+from launch.remote.probe.transport_verdict import Evidence, Seen, Verdict, read_line
+
+__all__ = ["TransportStream"]
+
+_LONGEST = 1 << 16
+"""Bytes of an unfinished line that are kept."""
+
+
+class TransportStream(StreamWriter):
+    """Passes ranks' lines about connections to :attr:`evidence`. Without ``reads_all`` it looks at chunks
+    with lines of NCCL alone: a job may print anything, and much of it."""
+
+    def __init__(
+        self, folder: str, nodes: Sequence[str], promise: Promise, *, reads_all: bool = False
+    ) -> None:
+        super().__init__(folder)
+        self._nodes, self._reads_all = nodes, reads_all
+        self.evidence = Evidence(promise)
+        self._begun: dict[tuple[int, int, int], bytes] = {}
+        """By rank, node and stream, an unfinished line."""
+
+    def on_refused(self, verdict: Verdict) -> None:
+        """Handle the first line that refuses the transport."""
+
+    def write(self, rank: int, node: int, stream: int, data: bytes) -> None:
+        """Write one record, and read it."""
+        super().write(rank, node, stream, data)
+        if rank < 0 or stream == NOTICE:
+            return
+        if self._reads_all or MARK in data or (rank, node, stream) in self._begun:
+            self._read(rank, node, stream, data)
+
+    def _read(self, rank: int, node: int, stream: int, data: bytes) -> None:
+        key = (rank, node, stream)
+        *lines, rest = (self._begun.pop(key, b"") + data).split(b"\n")
+        if rest and len(rest) < _LONGEST and (self._reads_all or MARK in rest):
+            self._begun[key] = rest
+        for line in lines:
+            if self._reads_all or b" via " in line or b": Using " in line:
+                text, name = line.decode("utf-8", "replace"), self._nodes[node]
+                fact = read_line(text, name)
+                refused = fact and self.evidence.add(Seen(rank, name, text, fact))
+                if refused:
+                    self.on_refused(refused)
