@@ -136,6 +136,7 @@ ARROWS: dict[str, set[str]] = {
         *("launch", "launch.remote.base", "launch.remote.environment.dockerfile"),
         *("launch.remote.environment.image_reference", "launch.remote.environment.request"),
     },
+    "launch.health": {"launch"},
     "launch.job": {
         *("catalogue", "launch", "launch.environment", "launch.launchers", "launch.remote.base"),
         *("launch.promise", "launch.remote.mpi", "launch.remote.node"),
