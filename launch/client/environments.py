@@ -14,13 +14,13 @@ from launch.errors import GiveUpError, InputError, ManyNodesError, NodeUnreachab
 from launch.host import Host
 from launch.nodeset import fold
 from launch.remote.base import timing
-from launch.remote.base.payloads import EnvironmentRequest
 from launch.remote.base.records import EnvironmentRecord
 from launch.remote.environment.request import (
     EnvironmentAnswer,
     EnvironmentCall,
     EnvironmentListing,
     EnvironmentRemoval,
+    EnvironmentRequest,
     StoredEnvironment,
 )
 

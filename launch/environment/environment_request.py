@@ -21,7 +21,7 @@ from launch.remote.base.records import BARE, EnvironmentRecord
 from launch.remote.environment.request import FORMS
 
 if TYPE_CHECKING:
-    from launch.remote.base.payloads import EnvironmentRequest
+    from launch.remote.environment.request import EnvironmentRequest
 
 __all__ = ["environment_text", "planned_record", "request_of", "with_runtime"]
 

@@ -191,15 +191,8 @@ def _run(
             detach.phase = "over" if is_over else "taken"
             printer(event)
 
-        def prepare() -> JobPlan:
-            """Bring data and environment; the code before them where the head lacks it."""
-            try:
-                return bring()
-            except NotPushed:
-                _push(stack, inventory, load, host, nodes, detach)
-                return bring()
-
         def bring() -> JobPlan:
+            """Bring data and environment."""
             detach.phase = "data"
             staged = bring_data(inventory, nodes, planned, load.staging, host)
             detach.phase = "environment"
@@ -215,30 +208,36 @@ def _run(
                 return None
             return submit_and_follow(planned, host, on_event, wanted)
 
+        ready: JobPlan | None = None
         try:
-            ready = prepare()
-            try:
-                state = start(ready)
-            except NotPushed:
-                forget(stack, job)
-                _push(stack, inventory, load, host, nodes, detach)
+            for left in (2, 1, 0):
                 try:
+                    ready = ready or bring()
                     state = start(ready)
-                except NotPushed:  # data or environment were removed meanwhile
+                    break
+                except NotPushed:
+                    if not left:
+                        raise
                     forget(stack, job)
-                    state = start(prepare())
+                    _push(stack, inventory, load, host, nodes, detach)
+                    if left == 1:
+                        ready = None  # data or environment were removed meanwhile
         except (NodeUnreachable, StepTimeout):
             if detach.phase == "sent":
                 output.progress(
                     f"job {job} was being submitted: `fab job {job}` shows whether its head has it"
                 )
             raise
-    if state is not None:
-        if handling.json:
-            output.as_json(state)
-        end_as(state)
+    if state is None:
+        _report_detached(stack, job, head, json=handling.json)
         return
     if handling.json:
+        output.as_json(state)
+    end_as(state)
+
+
+def _report_detached(stack: Stack, job: str, head: Node, *, json: bool) -> None:
+    if json:
         output.as_json({"job": job, "head": head.name})
     else:
         output.result(job)

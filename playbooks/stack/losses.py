@@ -195,7 +195,7 @@ def storage_that_goes(stack: Stack) -> str:
     name = str(account["id"]).rpartition("/")[2]
     limits = {"connection_timeout": _STORAGE_S, "read_timeout": _STORAGE_S, "retry_total": 0}
     try:
-        service = blob_service(f"https://{name}.blob.core.windows.net", stack.environment, **limits)
+        service = blob_service(f"https://{name}.blob.core.windows.net", stack.environment, "", **limits)
         for container in CONTAINERS:
             with suppress(ResourceNotFoundError):
                 if any(True for _ in service.get_container_client(container).list_blobs(results_per_page=1)):

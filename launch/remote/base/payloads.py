@@ -26,7 +26,6 @@ __all__ = [
     "Busy",
     "CancelAnswer",
     "Done",
-    "EnvironmentRequest",
     "EvictionNotice",
     "FileEnd",
     "FileStart",
@@ -295,35 +294,6 @@ class MpiAnswer(_Writable, total=False):
     title: str
     command: str
     error: str
-
-
-class EnvironmentRequest(TypedDict):
-    """Request of ``environment``: what a head makes; fields that do not apply to ``kind`` are empty."""
-
-    kind: Literal["python", "image", "build"]
-    requirements: str
-    """Of an image: packages on top of it."""
-    constraints: str
-    python: str
-    """The wanted version: ``3.10``, or a range like ``>=3.9,<3.12``."""
-    conda: str
-    """JSON with ``channels`` and ``dependencies``; ``folder:0`` is the first of ``channels``."""
-    channels: list[str]
-    """Snapshots of folders of conda's packages, which the head has got by a push."""
-    find_links: list[str]
-    """Snapshots of folders of wheels, which the head has got by a push."""
-    reference: str
-    """The image, as ``REGISTRY/NAME[:TAG][@DIGEST]``."""
-    context: str
-    """Id of the snapshot with a build's files."""
-    dockerfile: str
-    runtime: str
-    """What is to start the ranks; empty for what the head has."""
-    title: str
-    nodes: list[tuple[str, str]]
-    """Name and address of the nodes that need it."""
-    registries: dict[str, dict[str, str]]
-    """Secrets by registry: ``username`` and ``password``, or ``identitytoken``; in no record."""
 
 
 # -- collect --------------------------------------------------------------------------------------

@@ -21,8 +21,8 @@ from launch.remote.environment.image_registry import architecture
 from launch.remote.environment.request import FORMS
 
 if TYPE_CHECKING:
-    from launch.remote.base.payloads import EnvironmentRequest
     from launch.remote.environment.build import Report
+    from launch.remote.environment.request import EnvironmentRequest
 
 __all__ = ["choose_runtime", "identity", "make"]
 

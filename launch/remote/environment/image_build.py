@@ -35,7 +35,7 @@ from launch.remote.environment.uv import find_uv
 from launch.remote.store.store import Store
 
 if TYPE_CHECKING:
-    from launch.remote.base.payloads import EnvironmentRequest
+    from launch.remote.environment.request import EnvironmentRequest
 
 __all__ = ["BUILDERS", "build_image", "check_packages", "packages_of"]
 

@@ -35,7 +35,7 @@ from launch.remote.environment.image_registry import Registry, architecture
 from launch.remote.environment.request import FORMS
 
 if TYPE_CHECKING:
-    from launch.remote.base.payloads import EnvironmentRequest
+    from launch.remote.environment.request import EnvironmentRequest
 
 __all__ = [
     "Pulled",

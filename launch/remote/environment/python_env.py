@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from launch.remote.base.files import file_in_memory, which
-from launch.remote.base.payloads import EnvironmentRequest
 from launch.remote.environment import build
 from launch.remote.environment.build import Failed, Report
 from launch.remote.environment.conda.conda_packages import (
@@ -22,6 +21,7 @@ from launch.remote.environment.conda.conda_packages import (
 )
 from launch.remote.environment.conda.conda_tools import find_rattler
 from launch.remote.environment.index import Index, read_index
+from launch.remote.environment.request import EnvironmentRequest
 from launch.remote.environment.uv import find_uv
 from launch.remote.store.store import Store
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-from launch.remote.base.payloads import EnvironmentRequest
 from launch.remote.base.records import EnvironmentRecord
 
 __all__ = [
@@ -13,12 +12,42 @@ __all__ = [
     "EnvironmentCall",
     "EnvironmentListing",
     "EnvironmentRemoval",
+    "EnvironmentRequest",
     "RemovalAnswer",
     "StoredEnvironment",
 ]
 
 FORMS = {"docker": "image.tar", "enroot": "image.sqsh", "charliecloud": "root"}
 """By runtime of containers, in the order of preference: what in the environment's folder it starts."""
+
+
+class EnvironmentRequest(TypedDict):
+    """Request of ``environment``: what a head makes; fields that do not apply to ``kind`` are empty."""
+
+    kind: Literal["python", "image", "build"]
+    requirements: str
+    """Of an image: packages on top of it."""
+    constraints: str
+    python: str
+    """The wanted version: ``3.10``, or a range like ``>=3.9,<3.12``."""
+    conda: str
+    """JSON with ``channels`` and ``dependencies``; ``folder:0`` is the first of ``channels``."""
+    channels: list[str]
+    """Snapshots of folders of conda's packages, which the head has got by a push."""
+    find_links: list[str]
+    """Snapshots of folders of wheels, which the head has got by a push."""
+    reference: str
+    """The image, as ``REGISTRY/NAME[:TAG][@DIGEST]``."""
+    context: str
+    """Id of the snapshot with a build's files."""
+    dockerfile: str
+    runtime: str
+    """What is to start the ranks; empty for what the head has."""
+    title: str
+    nodes: list[tuple[str, str]]
+    """Name and address of the nodes that need it."""
+    registries: dict[str, dict[str, str]]
+    """Secrets by registry: ``username`` and ``password``, or ``identitytoken``; in no record."""
 
 
 class EnvironmentCall(EnvironmentRequest):

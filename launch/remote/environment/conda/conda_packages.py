@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 
 from launch.remote.base.files import replace_file
-from launch.remote.base.payloads import EnvironmentRequest
 from launch.remote.environment import build
 from launch.remote.environment.build import Failed, Report
 from launch.remote.environment.conda import rattler_install
@@ -19,6 +18,7 @@ from launch.remote.environment.conda.conda_channels import resolve, searched
 from launch.remote.environment.conda.conda_tools import create_argv, find_conda
 from launch.remote.environment.conda.condarc import read_condarc
 from launch.remote.environment.index import without_login
+from launch.remote.environment.request import EnvironmentRequest
 
 __all__ = [
     "COMPILE",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from launch.remote.environment.image import identity, make
 
 if TYPE_CHECKING:
-    from launch.remote.base.payloads import EnvironmentRequest
+    from launch.remote.environment.request import EnvironmentRequest
 
 ID = "0123456789abcdef"
 
