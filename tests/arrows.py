@@ -143,7 +143,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "launch.jobfile": {
         *("launch", "launch.data", "launch.environment", "launch.job", "launch.launchers"),
-        "launch.remote.mpi",
+        *("launch.remote.base", "launch.remote.mpi"),
     },
     "launch.launchers": {"launch", "launch.job.rank_env", "launch.remote.base", "launch.remote.mpi"},
     "launch.results": {"launch", "launch.client", "launch.remote.base", "launch.remote.collect"},

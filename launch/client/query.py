@@ -10,6 +10,7 @@ from launch.client.events import JobState
 from launch.client.rpc import ask
 from launch.host import Host
 from launch.remote.base import payloads
+from launch.remote.base.health_records import HealthMode
 from launch.remote.base.records import BARE, DataRecord, EnvironmentRecord, Event, ExitEvent
 
 __all__ = ["Happening", "JobReport", "Listing", "RankEnd", "list_some", "show_job"]
@@ -66,6 +67,8 @@ class JobReport:
     events: tuple[Happening, ...]
     folder: str
     """The job's folder on the head; each rank's log lies in its ``logs`` folder on the rank's own node."""
+    health: HealthMode = "off"
+    """What findings at its nodes do to it."""
     environment: EnvironmentRecord = field(default_factory=lambda: BARE)
     """What the ranks run in."""
     data: tuple[DataRecord, ...] = ()
@@ -108,6 +111,7 @@ def show_job(job: str, head: Host, *, remote: str) -> JobReport:
         timeout_s=plan["timeout_s"],
         grace_s=plan["grace_s"],
         max_restarts=plan.get("max_restarts", 0),
+        health=plan.get("health", "off"),
         ranks={node: tuple(ranks) for node, ranks in answer["ranks"].items()},
         ends=tuple(ends),
         events=tuple(happenings),

@@ -22,6 +22,7 @@ from launch.remote.base.timing import GRACE_S
 
 __all__ = [
     "GRACE_S",
+    "HEALTH",
     "HOME",
     "LONGEST",
     "MASTER_PORT",
@@ -35,6 +36,8 @@ Kind = str
 """A name in :data:`launch.launchers.registry.LAUNCHERS`."""
 OutputType = Literal["uri_folder", "uri_file", "mltable", "mlflow_model", "custom_model", "triton_model"]
 
+HEALTH: HealthMode = "off"
+"""What findings at a node do to a job that does not say."""
 MASTER_PORT = 6105
 """Azure ML's port for process groups (guide G5)."""
 
@@ -119,7 +122,7 @@ class JobSpec:
     """Where outputs go when the job has ended."""
     upload_every_s: float | None = None
     """Seconds between two uploads while the job runs; None for one at its end."""
-    health: HealthMode = "strict"
+    health: HealthMode = HEALTH
     """What findings at a node do to the job before its ranks start."""
     probe: bool | None = None
     """Whether the way between nodes is proven to be InfiniBand before ranks start; None for when the head

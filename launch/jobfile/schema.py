@@ -11,6 +11,7 @@ from launch.environment.environment_spec import Environment
 from launch.errors import InputError, InputErrors
 from launch.jobfile.environment_reference import NamedEnvironment
 from launch.jobfile.yaml_source import Place
+from launch.remote.base.health_records import HealthMode
 
 __all__ = ["Data", "Distribution", "JobFile", "JobFileError", "Output", "Own", "StoredAddress"]
 
@@ -69,6 +70,7 @@ class Own:
     environment: Environment | NamedEnvironment | None = None
     chief: bool = False
     max_restarts: int = 0
+    health: HealthMode | None = None
     grace_s: float | None = None
     upload: bool = False
     """Whether all that the job leaves goes to storage when it has ended."""

@@ -20,6 +20,7 @@ from launch.jobfile.yaml_source import Place
 from launch.launchers.base import either
 from launch.launchers.registry import LAUNCHERS
 from launch.launchers.tensorflow import MOST_SERVERS
+from launch.remote.base.health_records import HealthMode
 from launch.remote.mpi.registry import MPIS
 
 __all__ = ["read_data", "read_distribution", "read_input", "read_output", "read_own"]
@@ -175,6 +176,7 @@ def read_own(reader: Reader, place: Place, folder: Path) -> Own:
             "environment",
             "chief",
             "max_restarts",
+            "health",
             "grace",
             "upload",
             "upload_every",
@@ -190,11 +192,21 @@ def read_own(reader: Reader, place: Place, folder: Path) -> Own:
         environment=read_environment(reader, found.get("environment"), folder, own=True),
         chief=reader.get(found, "chief", values.flag, False),
         max_restarts=reader.get(found, "max_restarts", _RESTARTS, 0),
+        health=reader.get(found, "health", _health, None),
         grace_s=reader.get(found, "grace", values.span, None),
         upload=reader.get(found, "upload", values.flag, False),
         upload_every_s=reader.get(found, "upload_every", values.span, None),
         probe=reader.get(found, "probe", values.flag, None),
     )
+
+
+def _health(place: Place) -> HealthMode:
+    mode = values.written(place)  # off is false in YAML
+    for known in get_args(HealthMode):
+        if mode.lower() == known:
+            found: HealthMode = known
+            return found
+    raise place.wrong("is not a mode", f"use one of {', '.join(get_args(HealthMode))}")
 
 
 def _words(place: Place) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from launch.environment.environment_spec import Environment
 from launch.errors import InputError
-from launch.job.spec import GRACE_S, JobSpec
+from launch.job.spec import GRACE_S, HEALTH, JobSpec
 from launch.jobfile.environment_reference import NamedEnvironment
 from launch.jobfile.interpolation import filled, values_of
 from launch.jobfile.schema import JobFile
@@ -20,6 +20,7 @@ from launch.launchers.base import Start, either
 from launch.launchers.detect import required_modules, runs_under, starts_own_processes
 from launch.launchers.registry import LAUNCHERS, WITHOUT_DISTRIBUTION
 from launch.numbers import counted
+from launch.remote.base.health_records import HealthMode
 
 __all__ = ["Flags", "Made", "Pushed", "located", "make", "name_of", "node_count", "wanted_environment"]
 
@@ -37,6 +38,7 @@ _KEYS = {
     "shm_bytes": "resources.shm_size",
     "timeout_s": "limits.timeout",
     "max_restarts": "ranklift.max_restarts",
+    "health": "ranklift.health",
     "grace_s": "ranklift.grace",
     "probe": "ranklift.probe",
     "min_nodes": "command",
@@ -59,6 +61,7 @@ class Flags:
     name: str | None = None
     timeout_s: float | None = None
     max_restarts: int | None = None
+    health: HealthMode | None = None
     grace_s: float | None = None
     probe: bool | None = None
 
@@ -158,6 +161,7 @@ def make(
             outputs={name: one.type for name, one in job.outputs.items()},
             timeout_s=flags.timeout_s or job.timeout_s,
             max_restarts=job.own.max_restarts if flags.max_restarts is None else flags.max_restarts,
+            health=flags.health or job.own.health or HEALTH,
             grace_s=flags.grace_s or job.own.grace_s or GRACE_S,
             probe=job.own.probe if flags.probe is None else flags.probe,
             min_nodes=LAUNCHERS[kind].fewest_nodes(line) if start.per_node else None,

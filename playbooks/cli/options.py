@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from launch.errors import InputError
 from launch.numbers import MOST, bounded
+from launch.remote.base.health_records import HealthMode
 
-__all__ = ["number", "processes_flag", "restarts_flag", "variables"]
+__all__ = ["HEALTH_HELP", "health_flag", "number", "processes_flag", "restarts_flag", "variables"]
+
+HEALTH_HELP = (
+    "what is done about a node that is not as its VM size promises: strict refuses the job for errors, warn "
+    "shows them, off does not look"
+)
 
 
 def variables(given: Sequence[str], environ: Mapping[str, str]) -> Mapping[str, str]:
@@ -58,6 +64,24 @@ def number(
     Raises :class:`~launch.errors.InputError` for anything else, naming what it is a number ``of``.
     """
     return bounded(flag, text, low, high, problem=f"is not a number of {of}", remedy=remedy)
+
+
+def health_flag(text: str | None) -> HealthMode | None:
+    """Return the value of ``--health``; None when it was not given.
+
+    >>> health_flag("warn"), health_flag(None)
+    ('warn', None)
+
+    Raises :class:`~launch.errors.InputError` for anything else.
+    """
+    for mode in get_args(HealthMode):
+        if text == mode:
+            found: HealthMode = mode
+            return found
+    if text is None:
+        return None
+    remedy = "give off, warn or strict"
+    raise InputError("--health", text, "is not a mode", remedy)
 
 
 def restarts_flag(text: str | None) -> int | None:

@@ -12,6 +12,7 @@ from infra.inventory import Node
 from launch.errors import InputError
 from launch.launchers.shell_line import words
 from launch.numbers import counted
+from launch.remote.base.health_records import HealthMode
 from playbooks.cli.options import processes_flag, variables
 from playbooks.cli.task import seconds
 from playbooks.jobs.submit import Handling, source_text
@@ -52,6 +53,7 @@ class Request:
     timeout: str | None
     handling: Handling
     max_restarts: int = 0
+    health: HealthMode | None = None
     grace: str | None = None
     environment: Environment | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -66,7 +68,7 @@ def job_spec(
     ``root`` is the code's folder, ``snapshot`` the code's id, ``home`` the nodes' home folder. Raise
     :class:`~launch.errors.InputError`.
     """
-    from launch.job.spec import GRACE_S, JobSpec
+    from launch.job.spec import GRACE_S, HEALTH, JobSpec
     from launch.launchers.detect import required_modules, runs_under
 
     command_line = words("line", request.line)
@@ -93,6 +95,7 @@ def job_spec(
         timeout_s=None if request.timeout is None else seconds("--timeout", request.timeout),
         min_nodes=fewest,
         home=home,
+        health=request.health or HEALTH,
         grace_s=GRACE_S if request.grace is None else seconds("--grace", request.grace),
         **fields,
     )

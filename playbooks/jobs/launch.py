@@ -12,7 +12,7 @@ from invoke.tasks import Task
 
 from launch.data.data_inputs import fill_inputs
 from launch.launchers.base import Launcher
-from playbooks.cli.options import restarts_flag
+from playbooks.cli.options import HEALTH_HELP, health_flag, restarts_flag
 from playbooks.cli.task import command, open_from
 from playbooks.data.input_flags import read_inputs
 from playbooks.data.stack_storage import SAS_HELP, sas_flag
@@ -46,6 +46,7 @@ _HELP = {
     "detach": "return once the job is on the head",
     "timeout": "the job's own limit from its start, restarts included: 90, 90s, 10m or 2h (default: none)",
     "max-restarts": "launch it again on the same nodes after a failure, at most this often",
+    "health": f"{HEALTH_HELP} (default: strict)",
     "grace": "time between SIGTERM and SIGKILL when its processes are ended: 90, 90s, 10m (default: 3s)",
     "cancel-on-interrupt": "Ctrl-C ends the job too (default: it continues)",
     "python": "the nodes' Python, or the folder of an environment on them (default: python3)",
@@ -60,7 +61,14 @@ _LAST = {
     **{"env": None, "source": None, "name": None, "python": "python3", **dict.fromkeys(ENVIRONMENT)},
     "timeout": None,
     **{"input": None, "sas_file": None},
-    **{"max_restarts": None, "grace": None, "cancel_on_interrupt": False, "detach": False, "json": False},
+    **{
+        "max_restarts": None,
+        "health": None,
+        "grace": None,
+        "cancel_on_interrupt": False,
+        "detach": False,
+        "json": False,
+    },
     "dry_run": False,
 }
 """Options of every launcher, with their defaults; a launcher's own come between ``_FIRST`` and ``_LAST``."""
@@ -117,6 +125,7 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
             registries_flag(given["registry_token"]),
         ),
         restarts_flag(given["max_restarts"]) or 0,
+        health_flag(given["health"]),
         given["grace"],
         found_environment(environment_flag(given), given, [source, stack.project]),
         options,

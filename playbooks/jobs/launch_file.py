@@ -19,7 +19,7 @@ from launch.errors import InputError, InputErrors
 from launch.launchers.registry import LAUNCHERS
 from launch.numbers import counted
 from launch.remote.base.records import UploadRecord
-from playbooks.cli.options import processes_flag, restarts_flag, variables
+from playbooks.cli.options import HEALTH_HELP, health_flag, processes_flag, restarts_flag, variables
 from playbooks.cli.task import command, open_from, seconds
 from playbooks.data.stack_storage import SAS_HELP, sas_flag, storage_of
 from playbooks.data.staging import Staging, pushed_path
@@ -49,6 +49,7 @@ _HELP = {
     "name": "part of the job's id (default: the file's `name`, else `display_name`, else the script's name)",
     "timeout": "the job's own limit from its start, restarts included, over the file's: 90, 90s, 10m or 2h",
     "max-restarts": "launch it again on the same nodes after a failure, at most this often, over the file's",
+    "health": f"{HEALTH_HELP}; over the file's",
     "grace": "time between SIGTERM and SIGKILL when its processes are ended, over the file's: 90s, 10m",
     "cancel-on-interrupt": "Ctrl-C ends the job too (default: it continues)",
     "detach": "return once the job is on the head",
@@ -75,6 +76,7 @@ def launch_file(  # noqa: PLR0913, PLR0917
     name: str | None = None,
     timeout: str | None = None,
     max_restarts: str | None = None,
+    health: str | None = None,
     grace: str | None = None,
     requirements: str | None = None,
     conda: str | None = None,
@@ -108,6 +110,7 @@ def launch_file(  # noqa: PLR0913, PLR0917
         name=name,
         timeout_s=None if timeout is None else seconds("--timeout", timeout),
         max_restarts=restarts_flag(max_restarts),
+        health=health_flag(health),
         grace_s=None if grace is None else seconds("--grace", grace),
     )
     wanted, notices = _nodes(job, chosen, inventory, nodes, dry_run=dry_run)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from launch.environment.environment_request import environment_text
-from launch.job.spec import GRACE_S
+from launch.job.spec import GRACE_S, HEALTH
 from launch.nodeset import fold, ranges
 from launch.numbers import counted
 from launch.remote.base.messages import size
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["plan_text"]
 
 _BYTES_PER_MIB = 1 << 20
+_HEALTH = {
+    "strict": "strict: an error at a node refuses the job",
+    "off": "off: nobody looks at the nodes",
+    "warn": "what is wrong with a node is shown, and the job starts",
+}
 _HIDDEN = "(value not shown)"
 
 
@@ -82,6 +87,8 @@ def _facts(
         facts.append(("limit", f"{spec.timeout_s:g} s"))
     if spec.max_restarts:
         facts.append(("restarts", f"up to {spec.max_restarts} after a failure, on the same nodes"))
+    if spec.health != HEALTH:
+        facts.append(("health", _HEALTH[spec.health]))
     if spec.min_nodes:
         facts.append(("fewest", f"continues with {counted(spec.min_nodes, 'node')} when others are lost"))
     if spec.grace_s != GRACE_S:

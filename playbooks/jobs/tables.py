@@ -12,6 +12,7 @@ from launch.client.events import JobState
 from launch.client.query import Happening, JobReport, RankEnd
 from launch.nodeset import fold, ranges
 from launch.numbers import counted
+from launch.remote.base.health_records import Finding
 from launch.remote.base.messages import size
 from launch.remote.base.records import DataRecord, EnvironmentRecord
 from launch.remote.head.outcome import signal_name
@@ -21,6 +22,7 @@ __all__ = [
     "cancel_text",
     "change_text",
     "ends_text",
+    "finding_text",
     "job_rows",
     "job_text",
     "moment",
@@ -129,6 +131,7 @@ def job_text(report: JobReport, now: datetime | None = None) -> str:
         ("limit", "" if report.timeout_s is None else f"{span(report.timeout_s)} from its start"),
         ("grace", f"{report.grace_s:g} s from SIGTERM to SIGKILL"),
         ("restarts", f"{state.restarts} of {report.max_restarts}" if report.max_restarts else ""),
+        ("health", "off: nobody looked at its nodes" if report.health == "off" else ""),
         ("ranks", ends_text(report)),
         ("logs", f"{report.folder}/logs/rank-<n>.log on each rank's node"),
     ]
@@ -220,12 +223,26 @@ def _history(events: Iterable[Happening]) -> str:
             words = f"{fields['node']} {fields['reason']}"
         elif event.event == "failure" and fields["rank"] is not None:
             words = f"rank {fields['rank']} on {fields['node']} failed with {fields['status']}"
+        elif event.event == "health":
+            words = _findings(fields)
         elif event.event == "upload":
             words = _upload(fields)
         else:
             continue
         lines.append(f"  {moment(event.time)}  {words}\n")
     return "".join(["history\n", *lines]) if lines else ""
+
+
+def _findings(fields: Mapping[str, Any]) -> str:
+    return f"\n{' ' * 23}".join(f"{fields['node']} {finding_text(one)}" for one in fields["findings"])
+
+
+def finding_text(finding: Finding) -> str:
+    """Return one finding of a look at a node in words."""
+    return (
+        f"health {finding['level']}: {finding['subject']}: {finding['measured']}; expected: "
+        f"{finding['expected']} ({finding['source']}); {finding['remedy']}"
+    )
 
 
 def _upload(fields: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import List, Literal, TypedDict  # noqa: UP035  (nodes may run Pytho
 __all__ = [
     "NOT_CHECKED",
     "Finding",
+    "Findings",
     "HealthCheck",
     "HealthEvent",
     "HealthMode",
@@ -85,6 +86,12 @@ class Timed(TypedDict, total=False):
 
     time: float
     """Unix seconds by the head's clock; the record's writer adds it."""
+
+
+class Findings(TypedDict):
+    """Frame HEALTH: what a look at the runner's node found."""
+
+    findings: List[Finding]  # noqa: UP006
 
 
 class Look(TypedDict):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Literal, Tuple, TypedDict, Union  # noqa: UP035  (nodes may run Python 3.8)
 
-from launch.remote.base.health_records import Finding, HealthCheck, HealthMode
+from launch.remote.base.health_records import HealthCheck, HealthMode
 from launch.remote.base.records import (
     Checks,
     DataRecord,
@@ -29,7 +29,6 @@ __all__ = [
     "EvictionNotice",
     "FileEnd",
     "FileStart",
-    "Findings",
     "Handover",
     "Held",
     "Hello",
@@ -115,12 +114,6 @@ class Unfit(TypedDict):
     """Frame FAILED."""
 
     reasons: list[str]
-
-
-class Findings(TypedDict):
-    """Frame HEALTH."""
-
-    findings: list[Finding]
 
 
 class Busy(TypedDict):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from launch.remote.base import names
-from launch.remote.base.health_records import Finding
-from launch.remote.base.payloads import Findings
+from launch.remote.base.health_records import Finding, Findings
 from launch.remote.head.job_state import LaunchOrder
 from launch.remote.log.writer import LAUNCHER
 

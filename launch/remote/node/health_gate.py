@@ -13,8 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from launch.remote.base.health_records import Finding
-    from launch.remote.base.payloads import Findings, RunnerSpec
+    from launch.remote.base.health_records import Finding, Findings
+    from launch.remote.base.payloads import RunnerSpec
 
 __all__ = ["check", "read_findings", "refusals", "without_infiniband"]
 
@@ -57,7 +57,7 @@ def read_findings(status: int | None, output: bytes, limit_s: float) -> list[Fin
             "level": "error",
             "subject": "look at the node",
             "measured": measured,
-            "expected": "an answer within 2 s",
+            "expected": "findings within 2 s",
             "source": "NVML, which hangs with some faults of GPUs",
             "remedy": "reboot the node; if it comes back, `fab replace` it",
         }

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from launch.errors import InputError
+from launch.job.spec import HEALTH
 from launch.jobfile import Flags, Made, Pushed, make, name_of, node_count, read
 from launch.jobfile.script import script_of
 
@@ -188,6 +189,24 @@ def test_restarts_and_the_grace(tmp_path: Path) -> None:
     for wrong in ("max_restarts: -1", "max_restarts: often", "grace: soon", "grace: 0"):
         with pytest.raises(InputError, match=rf"line 3: ranklift\.{wrong.partition(':')[0]} = "):
             made(tmp_path, f"{text}ranklift: {{{wrong}}}\n")
+
+
+@pytest.mark.parametrize("mode", ["off", "warn", "strict"])
+def test_health_is_the_options_else_the_files(tmp_path: Path, mode: str) -> None:
+    text = "command: python train.py\n"
+    assert made(tmp_path, text + f"ranklift: {{health: {mode}}}\n").spec.health == mode
+    assert (
+        made(tmp_path, text + f"ranklift: {{health: {mode}}}\n", flags=Flags(health="warn")).spec.health
+        == "warn"
+    )
+    assert made(tmp_path, text).spec.health == HEALTH
+
+
+def test_another_health_is_refused_by_line(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"line 2: ranklift\.health = .*is not a mode; use one of off, warn, strict"
+    ):
+        made(tmp_path, "command: python train.py\nranklift: {health: lax}\n")
 
 
 def test_a_range_of_nodes_is_seen_and_restarts_are_torchruns(tmp_path: Path) -> None:

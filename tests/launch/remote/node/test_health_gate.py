@@ -1,0 +1,82 @@
+"""What comes of the command that looks at a node."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from launch.remote.base import frames
+from launch.remote.node.health_gate import read_findings, refusals, without_infiniband
+
+if TYPE_CHECKING:
+    from launch.remote.base.health_records import Finding, Look
+
+DOWN: Finding = {
+    "rule": "ib-state",
+    "level": "error",
+    "subject": "mlx5_ib0:1",
+    "measured": "1: DOWN",
+    "expected": "4: ACTIVE",
+    "source": "healthagent",
+    "remedy": "`fab replace` the node",
+}
+HOT: Finding = {**DOWN, "rule": "gpu-temperature", "level": "warning"}
+LIMITED = """\
+import json, os, time
+from launch.remote.node.loop import Loop
+loop = Loop(os.pipe()[0], os.pipe()[1])
+begun = time.monotonic()
+status, output = loop._run_bounded({argv!r}, {limit!r})
+print(json.dumps([status, output.decode(), time.monotonic() - begun, len(loop.ranks)]))
+"""
+
+
+def run_bounded(argv: list[str], limit: float) -> list[object]:
+    """A command as a runner runs it: status, output, seconds, processes that the runner still has."""
+    program = LIMITED.format(argv=argv, limit=limit)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    found: list[object] = json.loads(done.stdout)
+    return found
+
+
+def test_findings_are_those_that_the_command_prints() -> None:
+    look: Look = {"findings": [DOWN], "gpus": 8, "ports": []}
+    assert read_findings(0, frames.pack(look), 30.0) == [DOWN]
+
+
+def test_a_command_that_hangs_is_an_error_of_the_node() -> None:
+    (found,) = read_findings(None, b"", 30.0)
+    assert (found["rule"], found["level"], found["measured"]) == ("look", "error", "no answer within 30 s")
+
+
+def test_a_command_that_fails_is_an_error_with_its_last_line() -> None:
+    assert read_findings(1, b"Traceback\nValueError: x\n", 30.0)[0]["measured"] == "ValueError: x"
+    assert read_findings(-11, b"", 30.0)[0]["measured"] == "exit status -11"
+    assert read_findings(0, b"not bencoded", 30.0)[0]["measured"] == "not bencoded"
+
+
+def test_errors_refuse_a_node_and_warnings_do_not() -> None:
+    assert refusals([HOT]) == []
+    assert refusals([DOWN, HOT]) == [
+        "mlx5_ib0:1: 1: DOWN; expected: 4: ACTIVE (healthagent); `fab replace` the node",
+        "`--health warn` starts the job anyway",
+    ]
+
+
+def test_infiniband_is_no_error_for_a_job_that_does_without() -> None:
+    assert without_infiniband([DOWN], {"NCCL_IB_DISABLE": "0"}) == [DOWN]
+    assert without_infiniband([DOWN, HOT], {"NCCL_IB_DISABLE": "1"}) == [{**DOWN, "level": "warning"}, HOT]
+
+
+def test_a_command_that_hangs_is_killed_and_the_runner_goes_on() -> None:
+    status, _, seconds, left = run_bounded(["sleep", "60"], 0.3)
+    assert (status, left) == (None, 0)
+    assert isinstance(seconds, float)
+    assert seconds < 10
+
+
+def test_a_command_that_ends_has_its_status_and_output() -> None:
+    status, output, *_ = run_bounded(["sh", "-c", "echo found; exit 3"], 30.0)
+    assert (status, output) == (3, "found\n")
