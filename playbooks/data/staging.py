@@ -52,10 +52,10 @@ def bring_data(
 
     Raises as :func:`launch.client.stage.stage_data`.
     """
-    from launch.client.stage import stage_data
-
     if staging is None or not staging.sources:
         return planned
+    from launch.client.stage import stage_data
+
     request = stage_request(staging.sources, staging.storage)
     with show_progress() as show:
         try:

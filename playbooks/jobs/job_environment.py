@@ -35,13 +35,15 @@ def in_environment(
 
     Raises as :func:`launch.client.environments.make_environment`.
     """
+    asked = planned.spec.environment
+    if asked is None and not registries:
+        return planned
     from launch.client.environments import make_environment
     from launch.code.snapshot import plan_data
     from launch.environment.environment_request import request_of
     from launch.environment.environment_spec import BuildEnvironment, ImageEnvironment, PythonEnvironment
     from launch.environment.registry_secrets import secrets_for
 
-    asked = planned.spec.environment
     folders: dict[str, Snapshot] = {}
 
     def planned_ids(paths: Iterable[Path]) -> list[str]:

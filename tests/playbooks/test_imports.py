@@ -58,6 +58,20 @@ def test_a_launch_of_a_command_line_imports_nothing_that_job_files_and_environme
     assert (alone | {"infra.config", "yaml"}) & imported == set()
 
 
+def test_a_job_without_data_and_environment_imports_nothing_that_brings_them() -> None:
+    code = """
+import sys
+from types import SimpleNamespace
+from playbooks.data.staging import bring_data
+from playbooks.jobs.job_environment import in_environment
+plan = SimpleNamespace(spec=SimpleNamespace(environment=None))
+assert in_environment(None, None, [], bring_data(None, [], plan, None, None), None, {}) is plan
+alone = {"launch.client.stage", "launch.client.environments", "launch.environment.registry_secrets"}
+assert not alone & set(sys.modules), alone & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
+
+
 @pytest.mark.parametrize(
     ("module", "alone"),
     [
