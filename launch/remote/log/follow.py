@@ -24,7 +24,9 @@ from launch.remote.log.writer import LAUNCHER
 
 __all__ = ["Choice", "follow"]
 
-_POLL = 0.03
+_POLL, _SOON = 0.03, 0.01
+"""Seconds between looks at the records, and shortly after output: at a job's end, the operator waits for the
+next look."""
 _QUIET = 0.5
 """Seconds after the last output until a beat informs the follower that no more is coming for now."""
 _BATCH = 256 * 1024
@@ -182,7 +184,7 @@ def follow(folder: job_dir.Folder, query: LogQuery, write: Callable[[bytes], Non
             out.add(frames.BEAT, b"")
             out.flush()
             spoken, is_quiet = now, True
-        time.sleep(_POLL)
+        time.sleep(_POLL if is_quiet else _SOON)
         state, records = (
             watch.state(),
             choice.records(reader),
