@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from images.shared_mount import SHARED_FOLDER
 from infra.json_records import read_list, read_record
 from launch.errors import GiveUpError, InputError
 from launch.remote.base import timing
@@ -73,6 +74,8 @@ class Inventory:
     """Unix time of Azure's answer, in seconds."""
     blob_endpoint: str | None = None
     """``https://ACCOUNT.blob.core.windows.net/`` of the stack's storage; ``None`` without any."""
+    shared_folder: str | None = None
+    """Path on every node of the folder that all share; ``None`` without any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,8 @@ class StackOutputs:
     """DNS servers of the network's own, which do not know the nodes' names; none with Azure's DNS."""
     blob_endpoint: str | None = None
     """Address of the storage account; ``None`` without storage."""
+    nfs_mount: str | None = None
+    """What the nodes mount as their shared folder; ``None`` without any."""
 
     @classmethod
     def from_json(cls, stack: str, outputs: Mapping[str, Any]) -> StackOutputs:
@@ -164,6 +169,7 @@ def read_azure(outputs: StackOutputs, clients: Any) -> Inventory:
         nodes=tuple(nodes),
         read_at=time.time(),
         blob_endpoint=outputs.blob_endpoint,
+        shared_folder=SHARED_FOLDER if outputs.nfs_mount else None,
     )
 
 

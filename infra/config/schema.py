@@ -60,7 +60,9 @@ def parse(settings: Mapping[str, object], *, today: date | None = None) -> Clust
     def prefix(key: str, value: object) -> str:
         return private_prefix(key, value, count or 1)
 
-    read.perhaps("datastores", storage_settings.read_datastores)  # for commands alone
+    read.perhaps("datastores", storage_settings.read_datastores)  # for commands alone, as the next three
+    for key in ("dataDiskGib", "dataDownloads", "dataRateMBps"):
+        read.perhaps(key, storage_settings.positive)
     # A required value that is None here has added an error, which is raised below.
     config = ClusterConfig(
         size=size,

@@ -6,18 +6,21 @@ import contextlib
 import json
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Network
 
 from infra.config.cluster_config import ClusterConfig
 from infra.config.collector import Settings
-from infra.config.readers import KEY, string_list
+from infra.config.readers import KEY, string_list, whole_number
 from launch.data.data_address import read_container
 from launch.data.data_spec import BlobAddress
-from launch.data.data_stores import refuse_sas
+from launch.data.data_stores import Limits, refuse_sas
 from launch.errors import InputError
+from launch.numbers import shown
 
-__all__ = ["firewall_sources", "mismatches", "object_ids", "read_datastores"]
+__all__ = ["firewall_sources", "mismatches", "object_ids", "positive", "read_datastores", "read_limits"]
+
+_MOST = 1_000_000
 
 _PRIVATE = [IPv4Network(p) for p in ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16")]
 """Ranges that address rules do not take (learn.microsoft.com storage-network-security)."""
@@ -81,6 +84,29 @@ def read_datastores(key: str, value: object) -> dict[str, BlobAddress]:
         found[str(name)] = read_container(where, text)
         refuse_sas(where, found[str(name)])
     return found
+
+
+def read_limits(settings: Mapping[str, object]) -> Limits:
+    """Read what stagings may take.
+
+    >>> read_limits({"ranklift:dataDiskGib": "500", "ranklift:dataRateMBps": 250})
+    Limits(disk=536870912000, downloads=None, rate=250000000)
+    """
+
+    def read(name: str, unit: int) -> int | None:
+        key = f"{KEY}{name}"
+        return None if settings.get(key) is None else positive(key, settings[key]) * unit
+
+    return Limits(read("dataDiskGib", 1 << 30), read("dataDownloads", 1), read("dataRateMBps", 1_000_000))
+
+
+def positive(key: str, value: object) -> int:
+    """Read a whole number from 1 on, up to what no disk or network has."""
+    remedy = "set it to a whole number from 1 on, or remove it"
+    number = whole_number(key, value, remedy)
+    if not 1 <= number <= _MOST:
+        raise InputError(key, shown(value, number), f"is not from 1 to {_MOST}", remedy)
+    return number
 
 
 def mismatches(config: ClusterConfig, _settings: Settings) -> Iterator[InputError]:

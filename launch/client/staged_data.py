@@ -34,6 +34,8 @@ class HeldData:
     """Those that hold all."""
     partial: tuple[str, ...]
     """Those where a staging was cut off."""
+    shared: bool = False
+    """Whether it is one copy, in the folder that these nodes share."""
 
 
 def ensure_code(head: Host) -> str:
@@ -46,17 +48,17 @@ def ensure_code(head: Host) -> str:
     return remote_id()
 
 
-def query_data(host: Host, remote: str) -> DataListing:
-    """Return the data of a node, as :func:`merge_listings` takes them."""
-    return ask(DataListing, host, remote, "data")
+def query_data(host: Host, remote: str, shared: str = "") -> DataListing:
+    """Return the data of a node and of its ``shared`` folder, as :func:`merge_listings` takes them."""
+    return ask(DataListing, host, remote, "data", *filter(None, [shared]))
 
 
 def merge_listings(answers: Mapping[str, DataListing]) -> list[HeldData]:
     """Return the data of the nodes that answered, the last used first."""
-    found: dict[str, list[tuple[str, StoredData]]] = {}
+    found: dict[tuple[str, bool], list[tuple[str, StoredData]]] = {}
     for node, answer in answers.items():
         for one in answer["data"]:
-            found.setdefault(one["id"], []).append((node, one))
+            found.setdefault((one["id"], one["shared"]), []).append((node, one))
     held = [
         HeldData(
             id=name,
@@ -67,8 +69,9 @@ def merge_listings(answers: Mapping[str, DataListing]) -> list[HeldData]:
             jobs=tuple(dict.fromkeys(job for _, one in there for job in one["jobs"])),
             nodes=tuple(node for node, one in there if one["is_whole"]),
             partial=tuple(node for node, one in there if not one["is_whole"]),
+            shared=shared,
         )
-        for name, there in found.items()
+        for (name, shared), there in found.items()
     ]
     return sorted(held, key=lambda one: one.used, reverse=True)
 
@@ -78,6 +81,7 @@ def removable(held: Sequence[HeldData]) -> list[HeldData]:
     return [one for one in held if not one.jobs]
 
 
-def remove_data_from(host: Host, remote: str, names: Sequence[str]) -> list[str]:
-    """Remove data from a node; return those that stay, because they are read or staged there."""
-    return list(ask(DataRemoval, host, remote, "remove-data", *names)["kept"])
+def remove_data_from(host: Host, remote: str, names: Sequence[str], shared: str) -> list[str]:
+    """Remove data from a node, or from its ``shared`` folder where one is given; return those that stay,
+    because they are read or staged there."""
+    return list(ask(DataRemoval, host, remote, "remove-data", shared, *names)["kept"])

@@ -78,16 +78,17 @@ def find_source(
             "has a query, which would be in the job's records",
             "use mode: download",
         )
-    return DataSource(name, wanted.kind, address)
+    return DataSource(name, wanted.kind, address, wanted.stage)
 
 
-def planned_data(sources: Iterable[DataSource]) -> tuple[DataRecord, ...]:
-    """Return the records of data that the nodes have not got yet: without an id."""
+def planned_data(sources: Iterable[DataSource], shared: str | None) -> tuple[DataRecord, ...]:
+    """Return the records of data that the nodes have not got yet: without an id, and with a path where all
+    share the folder ``shared``."""
     return tuple(
         {
             "name": one.name,
             "id": "",
-            "path": "",
+            "path": shared or "" if one.stage == "nfs" else "",
             "bytes": 0,
             "files": 0,
             "url": one.address.url,

@@ -8,6 +8,7 @@ from typing import Literal
 from urllib.parse import quote
 
 __all__ = [
+    "STAGES",
     "Address",
     "AssetName",
     "BlobAddress",
@@ -17,10 +18,14 @@ __all__ = [
     "DatastorePath",
     "LocalPath",
     "NodePath",
+    "Stage",
     "WebAddress",
 ]
 
 DataKind = Literal["file", "folder"]
+Stage = Literal["disk", "nfs"]
+STAGES: tuple[Stage, ...] = ("disk", "nfs")
+"""Where a job's data are staged: on each node's own disk, or once in the folder that all nodes share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,7 @@ class DataInput:
     """Whether the ranks get the address instead of a path."""
     where: str = ""
     """File, line and key, or the option, that has it."""
+    stage: Stage = "disk"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +115,4 @@ class DataSource:
     name: str
     kind: DataKind
     address: BlobAddress | WebAddress
+    stage: Stage = "disk"

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from launch.data.data_address import CONTAINER, read_address
-from launch.data.data_spec import Address, BlobAddress, DataSource, DatastorePath, WebAddress
+from launch.data.data_spec import (
+    STAGES,
+    Address,
+    BlobAddress,
+    DataSource,
+    DatastorePath,
+    Stage,
+    WebAddress,
+)
 from launch.errors import InputError
 from launch.remote.data.stage_request import StageRequest, StageSource
 
-__all__ = ["DEFAULT_DATASTORE", "Storage", "read_sas_urls", "refuse_sas", "stage_request", "with_sas"]
+__all__ = [
+    "DEFAULT_DATASTORE",
+    "Limits",
+    "Storage",
+    "choose_stage",
+    "read_sas_urls",
+    "refuse_sas",
+    "stage_request",
+    "stage_requests",
+    "with_sas",
+]
 
 DEFAULT_DATASTORE = "workspaceblobstore"
 """Azure ML's name of a workspace's own container."""
@@ -20,13 +38,28 @@ _SAS = "--sas-file"
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """What stagings may take; None for the nodes' own limits."""
+
+    disk: int | None = None
+    """Bytes of staged data on each node's disk."""
+    downloads: int | None = None
+    """Requests to storage at a time, of all nodes together."""
+    rate: int | None = None
+    """Bytes a second from storage, to all nodes together."""
+
+
+@dataclass(frozen=True, slots=True)
 class Storage:
-    """What a stack's job may read and write by name."""
+    """What a stack's job may read and write by name, and where it is staged."""
 
     account_url: str | None
     """``https://ACCOUNT.blob.core.windows.net``; None where the stack has no storage."""
     datastores: Mapping[str, BlobAddress] = field(default_factory=dict)
     """Containers of other accounts by name: the setting ``ranklift:datastores``."""
+    shared: str | None = None
+    """The folder that all nodes share; None where the stack has none."""
+    limits: Limits = Limits()
 
     def locate(self, found: DatastorePath, where: str, *, output: bool = False) -> BlobAddress:
         """Return where a datastore's path is; ``where`` is what errors name.
@@ -105,8 +138,28 @@ def _contains(outer: BlobAddress, inner: BlobAddress) -> bool:
     return same and (not outer.path or f"{inner.path}/".startswith(f"{outer.path}/"))
 
 
-def stage_request(sources: Iterable[DataSource], storage: Storage) -> StageRequest:
-    """Return the request that brings these sources to nodes, which the caller adds.
+def choose_stage(key: str, wanted: Stage, storage: Storage) -> Stage:
+    """Return where ``key`` wants data staged. Raise :class:`~launch.errors.InputError` for the shared folder
+    of a stack that has none."""
+    if wanted == "nfs" and storage.shared is None:
+        raise InputError(
+            key,
+            wanted,
+            "the stack has no shared folder",
+            "set ranklift:nfs and run `fab up`, or use disk; if it has one, `fab status` notes it",
+        )
+    return wanted
+
+
+def stage_requests(sources: Sequence[DataSource], storage: Storage) -> Iterator[StageRequest]:
+    """Yield a request for each place where the sources are to be staged."""
+    for stage in STAGES:
+        if here := [source for source in sources if source.stage == stage]:
+            yield stage_request(here, storage, (storage.shared or "") if stage == "nfs" else "")
+
+
+def stage_request(sources: Iterable[DataSource], storage: Storage, shared: str = "") -> StageRequest:
+    """Return the request that brings these sources to nodes, which the caller adds, or to ``shared``.
 
     >>> acme = "https://acme.blob.core.windows.net"
     >>> source = DataSource("iris", "folder", BlobAddress(acme, "data", "iris"))
@@ -129,7 +182,16 @@ def stage_request(sources: Iterable[DataSource], storage: Storage) -> StageReque
                 "auth": "sas" if query else _auth(address, storage),
             }
         )
-    return {"sources": listed, "nodes": [], "sas": queries, "bound": None, "downloaders": None}
+    limits = storage.limits
+    return {
+        "sources": listed,
+        "nodes": [],
+        "sas": queries,
+        "bound": limits.disk,
+        "downloaders": limits.downloads,
+        "rate": limits.rate,
+        "shared": shared,
+    }
 
 
 def _auth(address: BlobAddress | WebAddress, storage: Storage) -> Literal["identity", "none", "either"]:

@@ -135,7 +135,7 @@ def _checked(asset: DataAsset, wanted: Data, job: JobFile, name: str) -> Data:
     place = job.places.get(f"inputs.{name}.type")
     if place is not None and (wanted.type == _FILE) != (asset.data.type == _FILE):
         raise place.wrong(f"{asset.file} has type {asset.data.type}", f"write type: {asset.data.type}")
-    return replace(asset.data, direct=wanted.direct)
+    return replace(asset.data, direct=wanted.direct, mounted=wanted.mounted)
 
 
 def _order(version: str) -> tuple[bool, int, str]:

@@ -35,6 +35,8 @@ class Data:
     """Where it is, if it is in storage."""
     direct: bool = False
     """Whether ``${{inputs.x}}`` is its address; else it is staged, and that is its path on the nodes."""
+    mounted: bool = False
+    """Whether its ``mode`` asks for a mount, which the nodes' shared folder is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,8 @@ class Own:
     """Whether all that the job leaves goes to storage when it has ended."""
     upload_every_s: float | None = None
     probe: bool | None = None
+    stage: str | None = None
+    """Where data in storage are staged, of :data:`launch.data.data_spec.STAGES`; None for the default."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from launch.data.data_address import is_address, read_address, without_query
-from launch.data.data_spec import BlobAddress, DatastorePath, LocalPath, NodePath, WebAddress
+from launch.data.data_spec import STAGES, BlobAddress, DatastorePath, LocalPath, NodePath, WebAddress
 from launch.data.data_stores import refuse_sas
 from launch.errors import InputError
 from launch.job.spec import OutputType
@@ -74,9 +74,10 @@ def _with_mode(reader: Reader, data: Data, place: Place | None, mode: str | None
     if mode not in _STAGED:
         raise place.wrong(
             "is not how data comes to the nodes here",
-            "use download (ro_mount is the same): the folder is copied to every node before the ranks start",
+            "use download, which copies it to every node before the ranks start; ro_mount is the same, or "
+            "makes one copy in the nodes' shared folder",
         )
-    return data
+    return dataclasses.replace(data, mounted=mode == "ro_mount")
 
 
 def read_data(place: Place, kind: str, folder: Path) -> Data:
@@ -181,6 +182,7 @@ def read_own(reader: Reader, place: Place, folder: Path) -> Own:
             "upload",
             "upload_every",
             "probe",
+            "stage",
         ),
     )
     return Own(
@@ -197,6 +199,7 @@ def read_own(reader: Reader, place: Place, folder: Path) -> Own:
         upload=reader.get(found, "upload", values.flag, False),
         upload_every_s=reader.get(found, "upload_every", values.span, None),
         probe=reader.get(found, "probe", values.flag, None),
+        stage=reader.get(found, "stage", lambda place: values.one_of(place, STAGES), None),
     )
 
 

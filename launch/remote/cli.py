@@ -137,8 +137,8 @@ def _submit(*words: str) -> int:
 
 
 def _unpushed(plan: Plan, snapshots: list[str]) -> list[str]:
-    """Return the snapshots, and the environment, that a node of the plan is not known to hold."""
-    from launch.remote.store.store import DATA, ENVIRONMENTS, SNAPSHOTS, Store
+    """Return the snapshots, the environment and the data that a node of the plan is not known to hold."""
+    from launch.remote.store.store import ENVIRONMENTS, SNAPSHOTS, Store
 
     names = {node["name"] for node in plan["nodes"][1:]}
     code = os.path.basename(plan["remote"])
@@ -146,16 +146,19 @@ def _unpushed(plan: Plan, snapshots: list[str]) -> list[str]:
     wanted = {
         SNAPSHOTS: snapshots,
         ENVIRONMENTS: [environment] if environment else [],
-        DATA: [one["id"] for one in plan["data"]],
     }
     lacking = []
     for kind, ids in wanted.items():
         store = Store(kind=kind)
         for name in ids:
-            if store.has(name) and names <= set(store.confirmed(name, "" if kind == DATA else code)):
+            if store.has(name) and names <= set(store.confirmed(name, code)):
                 store.touch(name)
             else:
                 lacking.append(name)
+    if plan["data"]:
+        from launch.remote.data.cache import is_staged
+
+        lacking += [one["id"] for one in plan["data"] if not is_staged(one, names)]
     return lacking
 
 
@@ -249,16 +252,20 @@ def _stage() -> int:
     return stage_head.serve(sys.stdin.buffer)
 
 
-def _data() -> int:
+def _data(shared: str = "") -> int:
     from launch.remote.data import cache
 
-    return _answer(cache.list_data())
+    return _answer(cache.list_data(shared))
 
 
-def _remove_data(*names: str) -> int:
+def _remove_data(shared: str, *names: str) -> int:
     from launch.remote.data import cache
+    from launch.remote.data.faults import FetchError
 
-    return _answer(cache.remove_data(names))
+    try:
+        return _answer(cache.remove_data(names, shared))
+    except FetchError as error:
+        return _refuse(error.reason, _FAILED)
 
 
 def _list_files(job: str) -> int:

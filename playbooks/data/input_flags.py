@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from infra.inventory import Inventory
@@ -11,7 +11,7 @@ from launch.data.data_inputs import find_source, read_input_flags
 from launch.data.data_spec import AssetName, BlobAddress, DataInput, DataSource, LocalPath, NodePath
 from launch.data.data_stores import Storage
 from launch.errors import InputError
-from playbooks.data.stack_storage import storage_of
+from playbooks.data.stack_storage import stage_flag, storage_of
 from playbooks.project import Stack
 
 __all__ = ["FoundInputs", "read_inputs"]
@@ -31,14 +31,21 @@ class FoundInputs:
 
 
 def read_inputs(
-    stack: Stack, inventory: Inventory, given: Sequence[str], signed: Sequence[BlobAddress], source: Path
+    stack: Stack,
+    inventory: Inventory,
+    given: Sequence[str],
+    signed: Sequence[BlobAddress],
+    source: Path,
+    stage: str | None,
 ) -> FoundInputs:
-    """Return what the options ask for. Raise :class:`~launch.errors.InputError`.
+    """Return what the options ask for; ``stage`` is that of ``--stage``. Raise
+    :class:`~launch.errors.InputError`.
 
     Assets are looked for in ``data/`` of the pushed folder ``source``, of the current folder and of the
     project.
     """
-    storage = storage_of(stack, inventory) if given else Storage(None)
+    storage = storage_of(stack, inventory) if given or stage else Storage(None)
+    place = stage_flag(stage, storage)
     sources, local, remote = [], {}, {}
     for name, asked in read_input_flags(given).items():
         one = _without_name(asked, [source, Path.cwd(), stack.project])
@@ -46,7 +53,7 @@ def read_inputs(
             local[name] = _existing(one.address.path, one.where)
         elif isinstance(one.address, NodePath):
             remote[name] = one.address.path
-        elif found := find_source(name, one, storage, signed):
+        elif found := find_source(name, replace(one, stage=place), storage, signed):
             sources.append(found)
     return FoundInputs(storage, sources, local, remote)
 

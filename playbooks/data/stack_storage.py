@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from infra.inventory import Inventory
 from launch.data.data_address import is_address, read_address, without_query
-from launch.data.data_spec import BlobAddress, DatastorePath
-from launch.data.data_stores import Storage, read_sas_urls, refuse_sas, with_sas
+from launch.data.data_spec import STAGES, BlobAddress, DatastorePath, Stage
+from launch.data.data_stores import Storage, choose_stage, read_sas_urls, refuse_sas, with_sas
 from launch.errors import InputError
 from playbooks.project import Stack
 
@@ -21,10 +21,13 @@ __all__ = [
     "OWN_SAS_HELP",
     "PATH_HELP",
     "SAS_HELP",
+    "STAGE_HELP",
     "at_most_one",
     "container_of",
     "data_address",
+    "read_stage",
     "sas_flag",
+    "stage_flag",
     "storage_of",
 ]
 
@@ -41,18 +44,39 @@ OWN_SAS_HELP = (
     "folder with its SAS"
 )
 
+STAGE_HELP = (
+    "where data in storage go: `disk`, each node's own, or `nfs`, once into the folder that the nodes share"
+)
+
 _DATASTORES = "ranklift:datastores"
 
 
 def storage_of(stack: Stack, inventory: Inventory) -> Storage:
     """Return the stack's storage. Raise :class:`~launch.errors.InputError` for a wrong setting."""
-    given = stack.settings().get(_DATASTORES) if stack.configuration.exists() else None
+    settings = stack.settings() if stack.configuration.exists() else {}
     account = inventory.blob_endpoint.rstrip("/") if inventory.blob_endpoint else None
-    if not given:
-        return Storage(account, {})
-    from infra.config.storage_settings import read_datastores  # every start of fab would import all settings
+    if not any(key.startswith("ranklift:data") for key in settings):
+        return Storage(account, {}, inventory.shared_folder)
+    # Every start of fab would import all settings.
+    from infra.config.storage_settings import read_datastores, read_limits
 
-    return Storage(account, read_datastores(_DATASTORES, given))
+    stores = read_datastores(_DATASTORES, settings[_DATASTORES]) if settings.get(_DATASTORES) else {}
+    return Storage(account, stores, inventory.shared_folder, read_limits(settings))
+
+
+def stage_flag(text: str | None, storage: Storage) -> Stage:
+    """Return where ``--stage`` wants data. Raise :class:`~launch.errors.InputError`."""
+    if text is None:
+        return "disk"
+    return choose_stage("--stage", read_stage("--stage", text), storage)
+
+
+def read_stage(key: str, text: str) -> Stage:
+    """Return the place that a word names. Raise :class:`~launch.errors.InputError`."""
+    for stage in STAGES:
+        if text == stage:
+            return stage
+    raise InputError(key, text, "is not where data can be staged", f"use {' or '.join(STAGES)}")
 
 
 def at_most_one(key: str, given: Sequence[str] | None) -> str | None:

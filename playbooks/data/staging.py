@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from infra.inventory import Inventory, Node
 from launch.data.data_inputs import placeholder, planned_data
 from launch.data.data_spec import DataSource
-from launch.data.data_stores import Storage, stage_request
+from launch.data.data_stores import Storage, stage_requests
 from launch.errors import ManyNodesError
 from launch.numbers import counted
 from launch.remote.base.messages import size
+from launch.remote.base.records import DataRecord
 from playbooks.cli import output
 from playbooks.cli.task import with_address_age
 
@@ -42,7 +43,7 @@ class Staging:
 
     def first_plan(self) -> JobPlan:
         """Return the plan as it is before: with names in place of paths."""
-        return replace(self.plan(self.placeholders), data=planned_data(self.sources))
+        return replace(self.plan(self.placeholders), data=planned_data(self.sources, self.storage.shared))
 
 
 def bring_data(
@@ -56,16 +57,18 @@ def bring_data(
         return planned
     from launch.client.stage import stage_data
 
-    request = stage_request(staging.sources, staging.storage)
-    with show_progress() as show:
-        try:
-            staged = stage_data(request, head, nodes, PurePosixPath(planned.remote).name, show)
-        except ManyNodesError as error:
-            raise with_address_age(inventory, error) from None
-    output.progress(staged_text(staged, len(nodes)))
-    home = planned.spec.home
-    paths = {one["name"]: _at_home(one["path"], home) for one in staged.data}
-    return replace(staging.plan(paths), data=staged.data)
+    remote, home = PurePosixPath(planned.remote).name, planned.spec.home
+    data: list[DataRecord] = []
+    for request in stage_requests(staging.sources, staging.storage):
+        with show_progress() as show:
+            try:
+                staged = stage_data(request, head, nodes, remote, show)
+            except ManyNodesError as error:
+                raise with_address_age(inventory, error) from None
+        output.progress(staged_text(staged, request["shared"] or counted(len(nodes), "node")))
+        data += staged.data
+    paths = {one["name"]: _at_home(one["path"], home) for one in data}
+    return replace(staging.plan(paths), data=tuple(data))
 
 
 @contextmanager
@@ -82,16 +85,15 @@ def show_progress() -> Iterator[Callable[[Progress], None]]:
         yield show
 
 
-def staged_text(staged: Staged, nodes: int) -> str:
-    """Return what a staging has brought to so many nodes.
+def staged_text(staged: Staged, where: str) -> str:
+    """Return what a staging has brought to some nodes, or to the folder that they share.
 
     >>> from launch.client.stage import Staged
-    >>> staged_text(Staged((), 1.0, 0), 2)
+    >>> staged_text(Staged((), 1.0, 0), "2 nodes")
     'data: 0 files, 0 B, which 2 nodes held already'
     """
     total = sum(one["bytes"] for one in staged.data)
     what = f"{counted(sum(one['files'] for one in staged.data), 'file')}, {size(total)}"
-    where = counted(nodes, "node")
     if not staged.from_storage:
         return f"data: {what}, which {where} held already"
     return f"data: {what} on {where} in {staged.seconds:.1f} s; {size(staged.from_storage)} left storage"

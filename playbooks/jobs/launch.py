@@ -15,7 +15,7 @@ from launch.launchers.base import Launcher
 from playbooks.cli.options import HEALTH_HELP, health_flag, restarts_flag
 from playbooks.cli.task import command, open_from
 from playbooks.data.input_flags import read_inputs
-from playbooks.data.stack_storage import SAS_HELP, sas_flag
+from playbooks.data.stack_storage import SAS_HELP, STAGE_HELP, sas_flag
 from playbooks.data.staging import Staging, pushed_path
 from playbooks.jobs.job_options import (
     ENVIRONMENT,
@@ -54,13 +54,14 @@ _HELP = {
     "input": "data for ${{inputs.NAME}} of the line: NAME=ADDRESS, e.g. iris=azureml:iris:1, or NAME=PATH of "
     "this machine; a folder where the address ends with a slash; may be repeated",
     "sas-file": SAS_HELP,
+    "stage": STAGE_HELP,
     "json": "print the job's last state as JSON; the ranks' lines go to stderr",
 }
 _FIRST = {"nodes": None, "stack": None}
 _LAST = {
     **{"env": None, "source": None, "name": None, "python": "python3", **dict.fromkeys(ENVIRONMENT)},
     "timeout": None,
-    **{"input": None, "sas_file": None},
+    **{"input": None, "sas_file": None, "stage": None},
     **{
         "max_restarts": None,
         "health": None,
@@ -135,7 +136,8 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
     snapshot = plan_snapshot(source, stack.hashes_of(source), key_numbers(stack))
     files = {entry.path for entry in snapshot.entries}
     home, identity = home_of(inventory.user), Identity()
-    found = read_inputs(stack, inventory, given["input"] or (), sas_flag(given["sas_file"]), source)
+    signed = sas_flag(given["sas_file"])
+    found = read_inputs(stack, inventory, given["input"] or (), signed, source, given["stage"])
     data = {path: plan_data(path, stack.hashes_of(path), key_numbers(stack)) for path in found.local.values()}
     there = {name: pushed_path(home, data[path].id, path) for name, path in found.local.items()}
 

@@ -13,15 +13,15 @@ from invoke.context import Context
 
 from infra.inventory import Inventory, Node
 from launch.data.data_inputs import find_source
-from launch.data.data_spec import BlobAddress, DataInput, DataKind, DataSource
-from launch.data.data_stores import Storage
+from launch.data.data_spec import BlobAddress, DataInput, DataKind, DataSource, Stage
+from launch.data.data_stores import Storage, choose_stage
 from launch.errors import InputError, InputErrors
 from launch.launchers.registry import LAUNCHERS
 from launch.numbers import counted
 from launch.remote.base.records import UploadRecord
 from playbooks.cli.options import HEALTH_HELP, health_flag, processes_flag, restarts_flag, variables
 from playbooks.cli.task import command, open_from, seconds
-from playbooks.data.stack_storage import SAS_HELP, sas_flag, storage_of
+from playbooks.data.stack_storage import SAS_HELP, STAGE_HELP, read_stage, sas_flag, stage_flag, storage_of
 from playbooks.data.staging import Staging, pushed_path
 from playbooks.jobs.job_options import ENVIRONMENT, environment_flag, found_environment, registries_flag
 from playbooks.jobs.submit import Handling, Identity, Load, hand_over, home_of, planned_as, source_text
@@ -45,6 +45,7 @@ _HELP = {
     "repeated",
     **{option.replace("_", "-"): f"{text}; over the file's" for option, text in ENVIRONMENT.items()},
     "sas-file": SAS_HELP,
+    "stage": f"{STAGE_HELP}; over the file's",
     "set": "one value of the file, by its path through the keys: inputs.lr=0.1; may be repeated",
     "name": "part of the job's id (default: the file's `name`, else `display_name`, else the script's name)",
     "timeout": "the job's own limit from its start, restarts included, over the file's: 90, 90s, 10m or 2h",
@@ -86,6 +87,7 @@ def launch_file(  # noqa: PLR0913, PLR0917
     runtime: str | None = None,
     registry_token: str | None = None,
     sas_file: str | None = None,
+    stage: str | None = None,
     cancel_on_interrupt: bool = False,
     detach: bool = False,
     json: bool = False,
@@ -119,8 +121,9 @@ def launch_file(  # noqa: PLR0913, PLR0917
     runs_in = found_environment(wanted_environment(job, flags), more, folders)
     in_storage = job.own.upload or any(one.address for one in job.outputs.values())
     in_storage |= any(isinstance(data, Data) and data.address is not None for data in job.inputs.values())
+    in_storage |= bool(stage or job.own.stage)
     storage = storage_of(chosen, inventory) if in_storage else Storage(None)
-    sources = _sources(job, storage, sas_flag(sas_file))
+    sources = _sources(job, storage, sas_flag(sas_file), _stage(job, stage, storage))
     with_options = _WithOptions(flags, runs_in, storage, sources)
     _launch(chosen, inventory, wanted, job, with_options, handling, notices)
 
@@ -239,8 +242,22 @@ def _launch(
     hand_over(stack, inventory, nodes, staging.first_plan(), load, handling, notices, kind)
 
 
-def _sources(job: JobFile, storage: Storage, signed: Sequence[BlobAddress]) -> dict[str, DataSource]:
-    """Return what nodes fetch for each input in storage. Raise :class:`~launch.errors.InputError`."""
+def _stage(job: JobFile, flag: str | None, storage: Storage) -> Stage | None:
+    """Return where the option, else the file, wants all data. Raise :class:`~launch.errors.InputError`."""
+    if flag is not None:
+        return stage_flag(flag, storage)
+    if job.own.stage is None:
+        return None
+    place = job.places["ranklift.stage"]
+    key = f"{place.where}: {place.key}"
+    return choose_stage(key, read_stage(key, job.own.stage), storage)
+
+
+def _sources(
+    job: JobFile, storage: Storage, signed: Sequence[BlobAddress], stage: Stage | None
+) -> dict[str, DataSource]:
+    """Return what nodes fetch for each input in storage; without ``stage``, what is to be mounted goes into
+    the shared folder, if there is one. Raise :class:`~launch.errors.InputError`."""
     from launch.jobfile import Data
 
     found, errors = {}, []
@@ -249,7 +266,8 @@ def _sources(job: JobFile, storage: Storage, signed: Sequence[BlobAddress]) -> d
             continue
         place = job.places[f"inputs.{name}.path"]
         kind: DataKind = "file" if data.type == "uri_file" else "folder"
-        wanted = DataInput(kind, data.address, data.direct, f"{place.where}: {place.key}")
+        chosen = stage or ("nfs" if data.mounted and storage.shared else "disk")
+        wanted = DataInput(kind, data.address, data.direct, f"{place.where}: {place.key}", chosen)
         try:
             if source := find_source(name, wanted, storage, signed):
                 found[name] = source

@@ -11,6 +11,7 @@ from launch.job.spec import GRACE_S, HEALTH
 from launch.nodeset import fold, ranges
 from launch.numbers import counted
 from launch.remote.base.messages import size
+from launch.remote.base.records import DataRecord
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +67,9 @@ def _facts(
     if snapshot.entries:
         facts.append(("from", str(snapshot.root)))
     facts += [("data", f"{path}: snapshot {found.id}, {_amount(found)}") for path, found in data.items()]
-    facts += [("data", f"{one['name']}: {one['url']}, staged on every node before") for one in planned.data]
+    facts += [
+        ("data", f"{one['name']}: {one['url']}, staged {_place_of(one)} before") for one in planned.data
+    ]
     facts += [
         ("head", f"{planned.head.name} ({planned.head.private_ip})"),
         ("nodes", fold(nodes)),
@@ -152,6 +155,10 @@ def _row(variables: Mapping[str, str], user: Mapping[str, str]) -> str:
 
 def _at_home(path: str, planned: JobPlan) -> str:
     return planned.spec.home + path[1:] if path.startswith("~") else path
+
+
+def _place_of(data: DataRecord) -> str:
+    return f"in {data['path']}" if data["path"] else "on every node"
 
 
 def _amount(snapshot: Snapshot) -> str:

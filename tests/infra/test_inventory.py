@@ -151,6 +151,8 @@ def test_ports_are_azures_answer_and_no_arithmetic() -> None:
         (3, 50003, "10.0.0.7"),
     ]
     assert {n.host for n in found.nodes} == {"192.0.2.10"}
+    assert found.shared_folder is None
+    assert read_azure(replace(OUTPUTS, nfs_mount="h:/s"), azure).shared_folder == "/mnt/nfs"
     assert azure.questions == [], "the pool's one answer is enough for all"
 
 
@@ -267,8 +269,10 @@ def test_outputs_by_their_names_and_the_first_missing_one() -> None:
     }
     outputs = StackOutputs.from_json("dev", answer)
     assert (outputs.public_ip, outputs.node_count, outputs.host_public_key) == (None, 3, "ssh-ed25519 AAAA")
-    stored = {"dataGroup": "g-data", "storageAccount": "a", "nfsMount": "10.0.0.4:/export/shared"}
+    stored = {"dataGroup": "g-data", "storageAccount": "a"}
     assert StackOutputs.from_json("dev", answer | stored) == outputs
+    shared = StackOutputs.from_json("dev", answer | {"nfsMount": "10.0.0.4:/export/shared"})
+    assert shared == replace(outputs, nfs_mount="10.0.0.4:/export/shared")
     with pytest.raises(InputError, match=ABSENT.format("scaleSetId")):
         StackOutputs.from_json("dev", answer | {"scaleSetId": "04da6b54-80e4-46f7-96ec-b56ff0331ba9"})
     del answer["slots"]

@@ -64,7 +64,7 @@ TEXTS = {
     *("stack", "job", "into", "line", "file", "env", "set", "name", "mpi", "mpirun_args", "source", "python"),
     *("rdzv_backend", "grep", "kind", "node_python", "requirements", "conda", "image", "environment"),
     *("find_links", "runtime", "registry_token", "environment_id"),
-    *("path", "target", "container", "input", "sas_file", "health"),
+    *("path", "target", "container", "input", "sas_file", "stage", "health"),
 }
 """Options that take no number."""
 

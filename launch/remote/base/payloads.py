@@ -170,7 +170,7 @@ class RunnerSpec(SlotRequest, ForRanks):
     folder: str
     environment: EnvironmentRecord
     data: list[str]
-    """Ids of the staged data that the job reads."""
+    """Paths of the staged data that the job reads."""
     snapshot: str
     keep: int
     env: dict[str, str]

@@ -37,6 +37,7 @@ __all__ = [
     "StateEvent",
     "UploadEvent",
     "UploadRecord",
+    "data_entry",
 ]
 
 StateName = Literal["QUEUED", "STARTING", "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED", "LOST"]
@@ -112,13 +113,18 @@ class DataRecord(TypedDict):
     id: str
     """Content of its address, by what storage says of it; the folder's name in the nodes' caches."""
     path: str
-    """The file itself, or the folder, the same on every node."""
+    """The file itself, or the folder, the same on every node; it begins with :func:`data_entry`."""
     bytes: int
     files: int
     url: str
     """Its address without secrets."""
     seconds: float
     """Duration of the staging; 0 where the nodes held the data."""
+
+
+def data_entry(data: DataRecord) -> str:
+    """Return the path of data in the nodes' cache, or in that of their shared folder."""
+    return data["path"].partition(data["id"])[0] + data["id"]
 
 
 class UploadRecord(TypedDict):

@@ -26,6 +26,7 @@ _ATTEMPTS, _PAIR_ATTEMPTS = 6, 3
 """Failures of a part at storage that end the staging; failures in a row after which a node avoids another."""
 _PAIR_PAUSE_S = 1.0
 _BACKOFF_S, _LONGEST_BACKOFF_S = 0.25, 30.0
+_RATE_BURST_S = 1.0
 _BUSY_LIMIT_S = 300.0
 """Time in which storage may be busy, or silent, without a pause before the staging ends."""
 
@@ -83,8 +84,11 @@ class _Node:
 class Assigner:
     """Parts, who has them and who fetches them. ``failure`` is why the staging cannot succeed, if so."""
 
-    def __init__(self, sizes: Sequence[int], cap: int, nodes: int, seed: int = 0) -> None:
-        """Parts have ``sizes`` in bytes; ``nodes`` are expected, ``cap`` bounds the requests to storage."""
+    def __init__(
+        self, sizes: Sequence[int], cap: int, nodes: int, seed: int = 0, rate: int | None = None
+    ) -> None:
+        """Parts have ``sizes`` in bytes; ``nodes`` are expected, ``cap`` bounds the requests to storage, and
+        ``rate`` their bytes a second."""
         self.sizes = sizes
         self.digests: dict[int, str] = {}
         self.failure = ""
@@ -105,6 +109,7 @@ class Assigner:
         self._downloads = 0
         self._attempts: dict[int, int] = {}
         self._paused_until = 0.0
+        self._rate, self._rate_paid_until = rate, 0.0
         self._busy_since: float | None = None
         self._random = random.Random(seed)  # noqa: S311  (which part comes next is not a secret)
 
@@ -206,7 +211,7 @@ class Assigner:
             if not self._holders[part]:
                 self._cold.append(part)
         if now >= self._paused_until:
-            self._from_storage(orders)
+            self._from_storage(orders, now)
         if about in self._nodes:
             self._from_peers(about, orders, now)
         for _ in range(min(_OTHERS, len(self._turn)) if about else len(self._turn)):
@@ -214,13 +219,15 @@ class Assigner:
             self._from_peers(self._turn[0], orders, now)
         return orders
 
-    def _from_storage(self, orders: list[Order]) -> None:
+    def _from_storage(self, orders: list[Order], now: float) -> None:
         while self._downloads < self.pace.limit and (self._alone or self._cold):
+            if self._rate_paid_until > now:
+                return
             if self._alone:
                 name, part = self._alone.popleft()
                 found = self._nodes.get(name)
                 if found is not None and part not in found.held and part not in found.flight:
-                    orders.append(self._order(name, part, ""))
+                    orders.append(self._download(name, part, now))
                 else:
                     self._again.discard(part)
                 continue
@@ -234,7 +241,7 @@ class Assigner:
             if not name:
                 return
             self._cold.popleft()
-            orders.append(self._order(name, part, ""))
+            orders.append(self._download(name, part, now))
 
     def _from_peers(self, name: str, orders: list[Order], now: float) -> None:
         node = self._nodes[name]
@@ -274,6 +281,12 @@ class Assigner:
                 return "" if able else None
         least = min(some, key=lambda name: self._nodes[name].serves)
         return least if self._nodes[least].serves < _SERVED else ""
+
+    def _download(self, name: str, part: int, now: float) -> Order:
+        if self._rate is not None:  # what was not used of the last second may be used now
+            paid = max(self._rate_paid_until, now - _RATE_BURST_S)
+            self._rate_paid_until = paid + self.sizes[part] / self._rate
+        return self._order(name, part, "")
 
     def _order(self, name: str, part: int, source: str) -> Order:
         node = self._nodes[name]

@@ -1,9 +1,10 @@
 """A node's staged data, on its fastest disk: ``~/.ranklift/data/ID``, a manifest beside it once it is whole.
 
 ``~/.ranklift/data`` is a link where a node has a disk of its own, so that a path is the same on every node.
+A folder that all nodes share, ``/mnt/nfs``, may have a cache of its own, with the same files.
 A node does not know the jobs of other heads: each head that has data staged leaves a note, ``ID.of-HEAD``,
-and takes it back when none of its jobs uses the data (:meth:`launch.remote.store.store.Store.owe`); that of a
-head which is gone is void after a day.
+and takes it back when none of its jobs uses the data (:meth:`launch.remote.store.store.Store.owe`). A note is
+void a week after the head's last staging of the data, and after a day where the head is gone.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import subprocess
 import time
 from collections.abc import Collection, Sequence
 
-from launch.remote.base.files import replace_file
+from launch.remote.base.files import expand_home, replace_file
 from launch.remote.base.messages import size as size_text
+from launch.remote.base.records import DataRecord, data_entry
 from launch.remote.data import faults
 from launch.remote.data.faults import FetchError
 from launch.remote.data.stage_request import DataListing, DataManifest, DataRemoval, StoredData
@@ -26,11 +28,15 @@ from launch.remote.store.store import DATA, Store
 
 __all__ = [
     "DATA",
+    "is_known",
+    "is_staged",
     "list_data",
     "make_room",
     "open_cache",
     "remove",
     "remove_data",
+    "sync_data",
+    "used_here",
     "write_manifest",
 ]
 
@@ -39,13 +45,19 @@ _SHARE = 0.9
 """Part of a disk that may be in use once data are staged."""
 _FRESH_S = 600.0
 """Time after a staging in which its job may not have been submitted yet."""
-_NOTE_S = 86400.0
-"""Time after which the note of a head counts only while the head's name resolves."""
+_NOTE_S, _LONGEST_NOTE_S = 86400.0, 7 * 86400.0
+"""Time after which the note of a head counts only while the head's name resolves, and not at all."""
 
 
-def open_cache(disks: Sequence[str] = _DISKS) -> Store:
-    """Return the store of this node's data; make its folder on the first of ``disks`` that is a mount."""
-    root = os.path.join(os.path.expanduser("~"), ".ranklift")
+def open_cache(shared: str = "", disks: Sequence[str] = _DISKS) -> Store:
+    """Return the store of this node's data, or of those in the folder ``shared`` of all nodes.
+
+    Make its folder, that of the node on the first of ``disks`` that is a mount. Raise :class:`FetchError`
+    where the shared folder is not mounted.
+    """
+    if shared:
+        return _open_shared(shared)
+    root = _own_root()
     place = os.path.join(root, DATA)
     if os.path.islink(place):
         _make_private(os.path.realpath(place))  # the disk may have been emptied
@@ -58,6 +70,36 @@ def open_cache(disks: Sequence[str] = _DISKS) -> Store:
             with contextlib.suppress(FileExistsError):
                 os.symlink(target, place)
     return Store(kind=DATA)
+
+
+def _own_root() -> str:
+    return os.path.join(os.path.expanduser("~"), ".ranklift")
+
+
+def _open_shared(folder: str) -> Store:
+    root = os.path.join(folder, f"ranklift-{os.getuid()}")
+    if not _is_mounted(folder):
+        remedy = "`fab status` shows the nodes that lack it; `fab replace NODE` makes another one"
+        raise FetchError(faults.DISK, f"{folder} is not mounted on this node: {remedy}")
+    try:
+        _make_private(root)
+        return Store(root, DATA)
+    except OSError as error:
+        raise FetchError(faults.DISK, f"{folder} cannot be written: {error}") from None
+
+
+def _is_mounted(folder: str) -> bool:
+    """Return whether a folder is on another file system than the root; a bind mount counts."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as stream:
+        points = {line.split()[4] for line in stream}
+    while folder not in points:
+        folder = os.path.dirname(folder)
+    return folder != "/"
+
+
+def used_here() -> dict[str, str]:
+    """Return the texts of this head's unfinished jobs, which name the data that they use."""
+    return unfinished_jobs(_own_root())
 
 
 def _make_private(folder: str) -> None:
@@ -73,6 +115,40 @@ def write_manifest(store: Store, name: str, url: str, files: int, size: int, dig
     replace_file(store.path(name) + ".manifest", json.dumps(facts).encode())
     with contextlib.suppress(FileNotFoundError):
         os.unlink(store.path(name) + ".parts")
+
+
+def sync_data(store: Store) -> None:
+    """Have all that was written to the store outlive a crash of the machine. Raise OSError.
+
+    One call for the whole file system: one for each of 10,000 files would take minutes.
+    """
+    import ctypes
+
+    folder = os.open(store.folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        library = ctypes.CDLL(None, use_errno=True)
+        if library.syncfs(folder) != 0:
+            found = ctypes.get_errno()
+            raise OSError(found, os.strerror(found), store.folder)
+    finally:
+        os.close(folder)
+
+
+def is_known(store: Store, name: str, nodes: Collection[str]) -> bool:
+    """Whether every node has reported to hold the data; of those in a shared folder one node is enough."""
+    known = store.confirmed(name, "")
+    is_shared = store.root != _own_root()
+    return store.has(name) and (bool(known) if is_shared else set(nodes) <= set(known))
+
+
+def is_staged(data: DataRecord, nodes: Collection[str]) -> bool:
+    """Whether the nodes are known to hold the data of a job; they count as used then."""
+    folder, name = os.path.split(expand_home(data_entry(data)))
+    root, kind = os.path.split(folder)
+    if not os.path.isdir(folder) or not is_known(store := Store(root, kind), name, nodes):
+        return False
+    store.touch(name)
+    return True
 
 
 def make_room(
@@ -126,19 +202,19 @@ def _full(store: Store, needed: int, bound: int | None) -> str:
     )
 
 
-def list_data() -> DataListing:
-    """Return what this node holds, also what a killed staging has left."""
-    store = open_cache()
-    jobs = unfinished_jobs(store.root)
-    disk = os.statvfs(store.folder)
-    return {
-        "data": [_describe(store, name, jobs) for name in _stored(store)],
-        "folder": os.path.realpath(store.folder),
-        "free": disk.f_bavail * disk.f_frsize,
-    }
+def list_data(shared: str = "") -> DataListing:
+    """Return what this node and the ``shared`` folder hold, also what a killed staging has left."""
+    stores = [(open_cache(), False)]
+    if shared and _is_mounted(shared):
+        stores.append((open_cache(shared), True))
+    jobs = used_here()
+    listed = [
+        _describe(store, name, jobs, is_shared) for store, is_shared in stores for name in _stored(store)
+    ]
+    return {"data": listed}
 
 
-def _describe(store: Store, name: str, jobs: dict[str, str]) -> StoredData:
+def _describe(store: Store, name: str, jobs: dict[str, str], is_shared: bool) -> StoredData:
     facts = _facts(store, name)
     return {
         "id": name,
@@ -148,13 +224,15 @@ def _describe(store: Store, name: str, jobs: dict[str, str]) -> StoredData:
         "used": time.time() - _age(store, name),
         "is_whole": store.has(name),
         "jobs": [job for job, plan in jobs.items() if name in plan],
+        "shared": is_shared,
     }
 
 
-def remove_data(names: Sequence[str]) -> DataRemoval:
-    """Remove data that no unfinished job of this head uses and nobody is staging."""
-    store = open_cache()
-    jobs = unfinished_jobs(store.root)
+def remove_data(names: Sequence[str], shared: str = "") -> DataRemoval:
+    """Remove data, with ``shared`` those of that folder, that no unfinished job of this head uses and nobody
+    is staging. Raise :class:`FetchError` where the folder is not mounted."""
+    store = open_cache(shared)
+    jobs = used_here()
     kept = {name: [job for job, plan in jobs.items() if name in plan] for name in names}
     for name in names:
         if not kept[name] and not remove(store, name):
@@ -196,7 +274,7 @@ def _counts(store: Store, note: str) -> bool:
         age = time.time() - os.stat(os.path.join(store.folder, note)).st_mtime
     except FileNotFoundError:  # its head has just taken it back
         return False
-    return age < _NOTE_S or not is_unknown(note.partition(".of-")[2])
+    return age < _NOTE_S or (age < _LONGEST_NOTE_S and not is_unknown(note.partition(".of-")[2]))
 
 
 def _age(store: Store, name: str) -> float:

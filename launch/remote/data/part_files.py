@@ -156,6 +156,7 @@ class PartFiles:
                 os.chmod(self._path(number), _WHOLE_MODE)
             for folder in self._folders():
                 os.chmod(folder, _WHOLE_FOLDER_MODE)
+            cache.sync_data(self._store)  # the manifest must not outlive what it counts as whole
             digests = [self.digests[number] for number in range(len(self.parts))]
             size = sum(file.size for file in self.files)
             cache.write_manifest(self._store, self.name, self._url, len(self.files), size, digests)

@@ -38,7 +38,6 @@ from launch.remote.data.stage_request import (
 )
 from launch.remote.store.locks import locked
 from launch.remote.store.long_call import serve_call
-from launch.remote.store.removal import unfinished_jobs
 from launch.remote.store.store import Store
 from launch.remote.store.tree_node import Up, own_modules
 
@@ -47,6 +46,8 @@ __all__ = ["serve"]
 _CAP_PER_NODE, _CAP = 32, 512
 """Largest number of requests to storage at a time, unless the request has another."""
 _LIST_ATTEMPTS = 6
+_HOLDERS_S = 10.0
+"""Time in which the nodes that may hold parts are waited for."""
 _STARTS = 3
 """Starts of the process on a node that breaks off once it has begun."""
 _SHOW_S = 1.0
@@ -62,10 +63,10 @@ class _Dataset:
         self.header: DatasetHeader = {"id": self.id, "source": source, "query": query, "is_cut": is_cut}
         self.sizes = [part.size for part in cut(files, is_cut=is_cut)]
 
-    def staged(self, name: str) -> StagedData:
-        """Return it as the answer has it."""
+    def staged(self, name: str, shared: str) -> StagedData:
+        """Return it as the answer has it, in the cache ``shared`` or in each node's own."""
         is_file = self.source["kind"] == _SINGLE_FILE
-        path = f"~/.ranklift/{cache.DATA}/{self.id}"
+        path = f"{shared or f'~/.ranklift/{cache.DATA}'}/{self.id}"
         return {
             "name": name,
             "id": self.id,
@@ -102,7 +103,9 @@ def _try(call: StageCall, up: Up) -> StageAnswer:
 
 def _stage(call: StageCall, up: Up) -> StageAnswer:
     started = time.monotonic()
-    store = cache.open_cache()
+    store = cache.open_cache(call["shared"])
+    holders = call["nodes"][:1] if call["shared"] else call["nodes"]
+    """The nodes that write: the others find the one copy of a shared folder."""
     web = Web()
     names: list[tuple[str, str]] = []
     datasets: dict[str, _Dataset] = {}
@@ -116,26 +119,24 @@ def _stage(call: StageCall, up: Up) -> StageAnswer:
             text = f"waiting for another launch that stages {datasets[name].source['url']}"
             progress: StageAnswer = {"t": "progress", "text": text, "bytes": 0, "total": 0}
             locks.enter_context(locked(store, f"{name}-head", partial(up.send, progress)))
-        wanted = [one for one in datasets.values() if not _is_known(store, one.id, call)]
-        errors: dict[str, str | None] = {node: None for node, _ in call["nodes"]}
+        names_of = [node for node, _ in holders]
+        wanted = [one for one in datasets.values() if not cache.is_known(store, one.id, names_of)]
+        errors: dict[str, str | None] = dict.fromkeys(names_of)
         if wanted:
-            run = _Run(call, wanted, store, up)
+            run = _Run({**call, "nodes": holders}, wanted, store, up)
             errors = run.go()
         for name in datasets:
             store.touch(name)
             store.confirm(name, "", [node for node, error in errors.items() if error is None])
+            if call["shared"]:
+                store.owe(name, names_of[0])
     return {
         "t": "staged",
-        "data": [datasets[found].staged(name) for name, found in names],
+        "data": [datasets[found].staged(name, call["shared"] and store.folder) for name, found in names],
         "seconds": time.monotonic() - started,
         "from_storage": run.assigner.from_storage if run else 0,
         "nodes": errors,
     }
-
-
-def _is_known(store: Store, name: str, call: StageCall) -> bool:
-    """Whether every node has reported to this head that it holds the data."""
-    return store.has(name) and {node for node, _ in call["nodes"]} <= set(store.confirmed(name, ""))
 
 
 def _look_up(source: StageSource, query: str, web: Web) -> _Dataset:
@@ -160,6 +161,14 @@ def _look_up(source: StageSource, query: str, web: Web) -> _Dataset:
     return _Dataset(source, query, files, service.is_cut)
 
 
+def _may_hold(store: Store, node: str, header: NodeHeader, datasets: Sequence[_Dataset]) -> bool:
+    """Whether a node may hold parts, as far as its head knows: any, after a staging that was cut off."""
+    return node == header["head"] or any(
+        node in store.confirmed(one.id, "") or os.path.exists(store.path(one.id) + ".parts")
+        for one in datasets
+    )
+
+
 class _Run:
     """One staging: processes on all nodes, and the parts that each fetches."""
 
@@ -167,14 +176,14 @@ class _Run:
         sizes = [size for one in datasets for size in one.sizes]
         count = len(call["nodes"])
         cap = call["downloaders"] or min(_CAP_PER_NODE * count, _CAP)
-        self.assigner = Assigner(sizes, cap, count)
+        self.assigner = Assigner(sizes, cap, count, rate=call["rate"])
         self._call, self._store, self._up = call, store, up
         self._names = ", ".join(one.source["url"] for one in datasets)
         self._total = sum(sizes)
         self._version, self._modules = own_modules()
         files = [[list(file) for file in one.files] for one in datasets]
         self._files = zlib.compress(json.dumps(files).encode(), 1)
-        in_jobs = "\n".join(unfinished_jobs(store.root).values())
+        in_jobs = "\n".join(cache.used_here().values())
         self._header: NodeHeader = {
             "files": len(self._files),
             "limit": int(timing.STAGE_S),
@@ -182,7 +191,8 @@ class _Run:
             "address": "",
             "head": call["nodes"][0][0],
             "kept": [name for name in os.listdir(store.folder) if "." not in name and name in in_jobs],
-            "bound": call["bound"],
+            "bound": None if call["shared"] else call["bound"],
+            "shared": call["shared"],
             "credential": call["credential"],
             "datasets": [one.header for one in datasets],
         }
@@ -190,7 +200,8 @@ class _Run:
         self._members: dict[str, Member] = {}
         self._starts: dict[str, int] = {}
         self._errors: dict[str, str | None] = {}
-        self._shown = 0.0
+        self._shown, self._started = 0.0, time.monotonic()
+        self._holders = {node for node, _ in call["nodes"] if _may_hold(store, node, self._header, datasets)}
 
     def go(self) -> dict[str, str | None]:
         """Stage; return each node's error, None where it holds all. Raise :class:`FetchError`."""
@@ -232,9 +243,8 @@ class _Run:
             about = ""
             self._drop_silent()
             self._show()
-        head = self._header["head"]
-        if not self._members[head].port and head not in self._errors:
-            return  # it may hold what others would take from storage
+        if self._awaits_holders(now):
+            return
         for order in self.assigner.orders(now, about):
             source = self._members.get(order.source)
             self._members[order.node].send(
@@ -245,6 +255,11 @@ class _Run:
                     "digest": self.assigner.digests.get(order.part, "") if source else "",
                 }
             )
+
+    def _awaits_holders(self, now: float) -> bool:
+        """Whether a node that may hold parts has not named them yet: others would take these from storage."""
+        awaited = self._holders if now - self._started < _HOLDERS_S else {self._header["head"]}
+        return any(not self._members[node].port and node not in self._errors for node in awaited)
 
     def _handle(self, member: Member, message: NodeMessage) -> None:
         kind, now = message["t"], time.monotonic()
@@ -286,7 +301,8 @@ class _Run:
     def _show(self) -> None:
         held = {name: self.assigner.held(name) for name in self._members}
         done, total = sum(held.values()), self._total * len(held)
-        text = f"staging {self._names}: {size_text(self._total)} to {len(held)} nodes"
+        where = self._call["shared"] or f"{len(held)} nodes"
+        text = f"staging {self._names}: {size_text(self._total)} to {where}"
         if self.assigner.trouble:
             text += f"; waiting: {self.assigner.trouble}"
         answer: StageAnswer = {"t": "progress", "text": text, "bytes": done, "total": total, "held": held}

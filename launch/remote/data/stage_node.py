@@ -78,7 +78,7 @@ class _Staging:
 
     def __init__(self, header: NodeHeader, listed: list[list[list[object]]], up: Up) -> None:
         self._header, self._up = header, up
-        self._store = cache.open_cache()
+        self._store = cache.open_cache(header["shared"])
         web = Web()
         self._sets: list[PartFiles] = []
         self._services: list[Service] = []

@@ -43,6 +43,10 @@ class StageRequest(TypedDict):
     """Bytes of a node's disk that its staged data may take; by default nine tenths of the disk in all."""
     downloaders: int | None
     """Largest number of requests to storage at a time, from all nodes together."""
+    rate: int | None
+    """Bytes a second that may leave storage, for all nodes together."""
+    shared: str
+    """Folder that all nodes share, which gets one copy for all; empty for each node's own disk."""
     sas: dict[str, str]
     """Secret: by source, the query that grants access. It is on stdin alone, in no record, log or error."""
 
@@ -61,7 +65,8 @@ class StagedData(TypedDict):
     name: str
     id: str
     path: str
-    """The file or the folder, the same on every node: ``~/.ranklift/data/ID[/FILE]``."""
+    """The file or the folder, the same on every node: ``~/.ranklift/data/ID[/FILE]``, or that in the shared
+    folder."""
     bytes: int
     files: int
     etag: str
@@ -113,15 +118,14 @@ class StoredData(TypedDict):
     is_whole: bool
     jobs: list[str]
     """Unfinished jobs of this head that use it."""
+    shared: bool
+    """Whether it is in the shared folder, where all nodes see the same."""
 
 
 class DataListing(TypedDict):
     """Answer of ``data``."""
 
     data: list[StoredData]
-    folder: str
-    """Where it really is."""
-    free: int
 
 
 class DataRemoval(TypedDict):
@@ -155,6 +159,7 @@ class NodeHeader(TypedDict):
     kept: list[str]
     """Data that unfinished jobs of the head use."""
     bound: int | None
+    shared: str
     credential: str
     datasets: list[DatasetHeader]
 

@@ -176,7 +176,7 @@ class Attempt:
                 barrier.reject(index, [f"did not answer within {self._plan['start_limit_s']:g} s"], now)
         if not barrier.has_rejected:
             return None
-        forget_staged(one["id"] for one in self._plan.get("data", []))
+        forget_staged(self._plan.get("data", []))
         return barrier.outcome(self._order.stream)
 
     # -- the loop -----------------------------------------------------------------------------------

@@ -84,14 +84,14 @@ def hold_stored(spec: RunnerSpec) -> list[int]:
             held.append(hold(expand_home(path)))
     except FileNotFoundError as error:
         raise Unfit(not_here(path, name)) from error
-    for name in spec["data"]:
+    for path in spec["data"]:
         try:
-            held.append(hold(expand_home(f"~/.ranklift/data/{name}")))
+            held.append(hold(expand_home(path)))
             os.utime(held[-1])  # what was used least recently goes first
         except FileNotFoundError as error:
             raise Unfit(
-                f"data {name} is not on this node: its local disk was emptied, or somebody removed it there; "
-                "launch again, which stages it again"
+                f"data {os.path.basename(path)} is not on this node: its local disk was emptied, its shared "
+                "folder is not mounted, or somebody removed it there; launch again, which stages it again"
             ) from error
     return held
 

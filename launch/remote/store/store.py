@@ -328,7 +328,8 @@ class Store:
     def unused(self, snapshot: str) -> Iterator[bool]:
         """Keep a snapshot from being held; yield False where a process holds it already."""
         try:
-            manifest = os.open(self.path(snapshot) + ".manifest", os.O_RDONLY | os.O_CLOEXEC)
+            # NFS locks exclusively what is open for writing alone (man 2 flock).
+            manifest = os.open(self.path(snapshot) + ".manifest", os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             yield True
             return

@@ -99,6 +99,9 @@ def test_pulling_from_a_registry_takes_an_identity() -> None:
         ),
         ("dataOperators", "me@example.com", "is not an object id", "az ad signed-in-user show"),
         ("datastores", "x", "is not a mapping of names to containers", "write big: https://"),
+        ("dataDiskGib", "0", "is not from 1 to 1000000", "from 1 on"),
+        ("dataDownloads", "many", "is not a whole number", "from 1 on"),
+        ("dataRateMBps", "-5", "is not from 1 to 1000000", "from 1 on"),
     ],
 )
 def test_a_wrong_one_is_refused_with_key_value_and_remedy(

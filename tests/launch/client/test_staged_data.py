@@ -6,7 +6,14 @@ from launch.client.staged_data import merge_listings, removable
 from launch.remote.data.stage_request import DataListing, StoredData
 
 
-def stored(name: str, *, jobs: tuple[str, ...] = (), is_whole: bool = True, used: float = 0.0) -> StoredData:
+def stored(
+    name: str,
+    *,
+    jobs: tuple[str, ...] = (),
+    is_whole: bool = True,
+    used: float = 0.0,
+    shared: bool = False,
+) -> StoredData:
     return {
         "id": name,
         "url": f"https://acme/{name}" if is_whole else "",
@@ -15,17 +22,28 @@ def stored(name: str, *, jobs: tuple[str, ...] = (), is_whole: bool = True, used
         "used": used,
         "is_whole": is_whole,
         "jobs": list(jobs),
+        "shared": shared,
     }
 
 
 def listing(*data: StoredData) -> DataListing:
-    return {"data": list(data), "folder": "/mnt/resource", "free": 1}
+    return {"data": list(data)}
 
 
 def test_the_nodes_of_data_are_those_that_hold_all() -> None:
     (one,) = merge_listings({"n0": listing(stored("a")), "n1": listing(stored("a", is_whole=False))})
     assert (one.nodes, one.partial) == (("n0",), ("n1",))
     assert (one.url, one.bytes, one.files) == ("https://acme/a", 8, 2)
+
+
+def test_the_copy_that_nodes_share_is_listed_beside_their_own() -> None:
+    held = merge_listings(
+        {"n0": listing(stored("a"), stored("a", shared=True)), "n1": listing(stored("a", shared=True))}
+    )
+    assert [(one.id, one.shared, one.nodes) for one in held] == [
+        ("a", False, ("n0",)),
+        ("a", True, ("n0", "n1")),
+    ]
 
 
 def test_the_last_used_comes_first() -> None:

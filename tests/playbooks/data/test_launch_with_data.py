@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,3 +109,82 @@ def test_no_sas_is_in_a_plan(stored: Path, fab: Fab) -> None:
     done = fab("launch", "job.yml", "--sas-file", "sas", "--dry-run", "--json")
     assert done.returncode == 0, done.stderr
     assert "SECRET" not in done.stdout + done.stderr
+
+
+@pytest.fixture
+def shared(stored: Path) -> Path:
+    """The repository, whose stack has a folder that all nodes share."""
+    path = stored.parent / "ranklift" / ".ranklift" / "dev" / INVENTORY_FILE
+    path.write_text(json.dumps({**json.loads(path.read_text()), "shared_folder": "/mnt/nfs"}))
+    return stored
+
+
+@pytest.mark.parametrize(
+    ("mode", "block", "flags", "place"),
+    [
+        ("", "", [], ""),
+        ("", "stage: nfs", [], "/mnt/nfs"),
+        ("", "stage: nfs", ["--stage", "disk"], ""),
+        ("", "", ["--stage", "nfs"], "/mnt/nfs"),
+        (", mode: ro_mount", "", [], "/mnt/nfs"),
+        (", mode: ro_mount", "stage: disk", [], ""),
+        (", mode: download", "", [], ""),
+    ],
+)
+def test_data_are_staged_where_the_file_or_the_option_says(
+    shared: Path, fab: Fab, mode: str, block: str, flags: list[str], place: str
+) -> None:
+    job = JOB.replace("azureml:iris@latest", f"azureml:iris@latest{mode}")
+    (shared / "job.yml").write_text(f"{job}ranklift: {{{block}}}\n")
+    done = fab("launch", "job.yml", *flags, "--dry-run", "--json")
+    assert done.returncode == 0, done.stderr
+    assert [one["path"] for one in json.loads(done.stdout)["data"]] == [place]
+    where = f"in {place}" if place else "on every node"
+    assert f"sets/iris-10, staged {where} before" in fab("launch", "job.yml", *flags, "--dry-run").stdout
+
+
+def test_a_mount_without_a_shared_folder_is_each_nodes_own_disk(stored: Path, fab: Fab) -> None:
+    (stored / "job.yml").write_text(JOB.replace("@latest", "@latest, mode: ro_mount"))
+    plan: Any = planned(fab, "job.yml")
+    assert [one["path"] for one in plan["data"]] == [""]
+
+
+@pytest.mark.parametrize(
+    ("word", "flags", "problem"),
+    [
+        (
+            "nfs",
+            [],
+            "job.yml, line 5: ranklift.stage = 'nfs': the stack has no shared folder; set ranklift:nfs",
+        ),
+        ("blob", [], "line 5: ranklift.stage = 'blob': is not a known value; use one of disk, nfs"),
+        (
+            "disk",
+            ["--stage", "nfs"],
+            "--stage = 'nfs': the stack has no shared folder; set ranklift:nfs and run",
+        ),
+        ("disk", ["--stage", "NFS"], "--stage = 'NFS': is not where data can be staged; use disk or nfs"),
+    ],
+)
+def test_a_place_that_there_is_not_is_refused(
+    stored: Path, fab: Fab, word: str, flags: list[str], problem: str
+) -> None:
+    (stored / "job.yml").write_text(f"{JOB}ranklift: {{stage: {word}}}\n")
+    done = fab("launch", "job.yml", *flags)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert problem in done.stderr
+
+
+def test_a_command_line_has_data_in_the_shared_folder(shared: Path, fab: Fab) -> None:
+    words = ["train.py ${{inputs.a}}", "--source", "src", "--input", "a=azureml:iris:2", "--stage", "nfs"]
+    done = fab("launch.torch", *words, "--dry-run", "--json")
+    assert done.returncode == 0, done.stderr
+    assert [one["path"] for one in json.loads(done.stdout)["data"]] == ["/mnt/nfs"]
+
+
+def test_wrong_limits_of_stagings_are_refused_by_their_setting(stored: Path, fab: Fab) -> None:
+    settings = stored.parent / "ranklift" / "Pulumi.dev.yaml"
+    settings.write_text(settings.read_text() + "  ranklift:dataRateMBps: fast\n")
+    done = fab("launch", "job.yml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "ranklift:dataRateMBps = 'fast': is not a whole number; set it to a whole number" in done.stderr

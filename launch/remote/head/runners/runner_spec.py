@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from launch.remote.base.health_records import NOT_CHECKED
 from launch.remote.base.payloads import RunnerSpec
-from launch.remote.base.records import BARE, Plan, PlannedRank
+from launch.remote.base.records import BARE, Plan, PlannedRank, data_entry
 
 __all__ = ["runner_spec"]
 
@@ -42,7 +42,7 @@ def runner_spec(
         "job": plan["id"],
         "folder": plan["cwd"].rpartition("/")[0],
         "environment": plan.get("environment", BARE),
-        "data": sorted({one["id"] for one in plan.get("data", [])}),
+        "data": sorted({data_entry(one) for one in plan.get("data", [])}),
         "cwd": plan["cwd"],
         "snapshot": f"{_SNAPSHOTS}/{plan['snapshot']}" if plan["snapshot"] else "",
         "keep": int(plan["max_restarts"] > 0),

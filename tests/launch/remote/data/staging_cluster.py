@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -60,6 +62,7 @@ class Cluster:
         (self._bin / "ssh").write_text(SSH)
         (self._bin / "ssh").chmod(0o755)
         (folder / "down").mkdir()
+        self._shared: Path | None = None
         self._stagings: list[Staging] = []
         for node in range(count):
             (self.home(node) / "tmp").mkdir(parents=True)
@@ -70,6 +73,17 @@ class Cluster:
     def data(self, node: int, name: str = "") -> Path:
         """The node's staged data, or of it those with an id."""
         return self.home(node) / ".ranklift/data" / name
+
+    @property
+    def shared(self) -> Path:
+        """A folder that all nodes share, on another file system than the root's, as a mount is."""
+        if self._shared is None:
+            self._shared = Path(tempfile.mkdtemp(prefix="ranklift-test-", dir="/dev/shm"))
+        return self._shared
+
+    def shared_data(self, name: str = "") -> Path:
+        """The data in the shared folder, or of it those with an id."""
+        return self.shared / f"ranklift-{os.getuid()}" / "data" / name
 
     def source(
         self,
@@ -90,6 +104,8 @@ class Cluster:
             "nodes": chosen,
             "bound": None,
             "downloaders": None,
+            "rate": None,
+            "shared": "",
             "sas": {},
             "ssh": ["ssh"],
             "silence": 20.0,
@@ -123,6 +139,9 @@ class Cluster:
         """Ends what still runs."""
         for staging in self._stagings:
             staging.end_anyhow()
+        if self._shared is not None:
+            subprocess.run(["chmod", "-R", "u+w", self._shared], check=True)
+            shutil.rmtree(self._shared)
 
     def stage(self, *sources: StageSource, nodes: Sequence[int] | None = None, **fields: Any) -> StageAnswer:
         """Stages to the end; gives the last line of the answer."""

@@ -21,7 +21,7 @@ MB = 1_000_000
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     monkeypatch.setenv("HOME", str(tmp_path))
-    return cache.open_cache([])
+    return cache.open_cache(disks=[])
 
 
 def whole(store: Store, name: str, used_hours_ago: float = 24.0, size: int = MB) -> None:
@@ -131,12 +131,12 @@ def test_the_folder_is_on_the_first_disk_that_is_there(
     disk = tmp_path / "resource"
     disk.mkdir()
     monkeypatch.setattr(os.path, "ismount", lambda path: path == str(disk))
-    store = cache.open_cache([str(tmp_path / "nvme"), str(disk)])
+    store = cache.open_cache(disks=[str(tmp_path / "nvme"), str(disk)])
     place = disk / f"ranklift-data-{os.getuid()}"
     assert Path(store.folder).resolve() == place
     assert place.stat().st_mode & 0o777 == 0o700
     place.rmdir()  # Azure moved the machine: the disk is empty
-    assert Path(cache.open_cache([str(disk)]).folder).resolve() == place
+    assert Path(cache.open_cache(disks=[str(disk)]).folder).resolve() == place
     assert place.is_dir()
 
 
@@ -146,4 +146,4 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest
     (tmp_path / f"ranklift-data-{os.getuid() + 1}").mkdir()
     monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
     with pytest.raises(PermissionError, match="belongs to another user"):
-        cache.open_cache([str(tmp_path)])
+        cache.open_cache(disks=[str(tmp_path)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -212,3 +213,21 @@ def test_whole_data_are_read_only(storage: Storage, cluster: Make) -> None:
     modes = {path.stat().st_mode & 0o777 for path in folder.rglob("*") if path.is_file()}
     assert modes == {0o444}
     assert {path.stat().st_mode & 0o777 for path in (folder, folder / "deep")} == {0o555}
+
+
+def test_a_node_that_holds_data_is_waited_for_before_storage_is_asked(
+    storage: Storage, cluster: Make
+) -> None:
+    fill(storage)
+    nodes = cluster(2)
+    (data,) = nodes.stage(nodes.source("data/set"))["data"]
+    nodes.data(0, f"{data['id']}.manifest").unlink()  # the head's disk was emptied
+    nodes.data(0, data["id"]).chmod(0o755)
+    shutil.rmtree(nodes.data(0, data["id"]))
+    ssh = nodes.folder / "bin/ssh"
+    ssh.rename(ssh.with_name("at-once"))
+    ssh.write_text(f'#!/bin/sh\nsleep 1\nexec {ssh.with_name("at-once")} "$@"\n')
+    ssh.chmod(0o755)
+    again = nodes.stage(nodes.source("data/set"))
+    all_hold(nodes, storage, again)
+    assert (again["from_storage"], storage.sent) == (0, storage.total())
