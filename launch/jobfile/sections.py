@@ -15,6 +15,7 @@ from launch.job.spec import OutputType
 from launch.jobfile import values
 from launch.jobfile.environment_block import read_environment
 from launch.jobfile.fields import Reader
+from launch.jobfile.mltable import MLTABLE, refuse_paths_elsewhere
 from launch.jobfile.schema import Data, Distribution, Output, Own
 from launch.jobfile.yaml_source import Place
 from launch.launchers.base import either
@@ -29,7 +30,7 @@ _ASSETS = get_args(OutputType)
 _INPUT_MODES = ("ro_mount", "download", "direct", "eval_mount", "eval_download")
 _OUTPUT_MODES = ("mount", "rw_mount", "upload", "direct")
 _STAGED = ("ro_mount", "download")
-_FILES, _FOLDERS = ("uri_file",), ("uri_folder", "mltable", "mlflow_model")
+_FILES, _FOLDERS = ("uri_file",), ("uri_folder", MLTABLE, "mlflow_model")
 
 _PROCESSES = values.whole("give the number of processes on each node, or leave it out for one")
 _WORKERS = values.whole("give the number of workers in all, or leave it out for one on each node")
@@ -92,6 +93,8 @@ def read_data(place: Place, kind: str, folder: Path) -> Data:
         raise place.wrong("is a folder, not a file", "name the file, or make the type uri_folder")
     if kind in _FOLDERS and not found.is_dir():
         raise place.wrong("is a file, not a folder", "name the folder, or make the type uri_file")
+    if kind == MLTABLE:
+        refuse_paths_elsewhere(found)
     return Data(kind, found, None)
 
 

@@ -14,7 +14,8 @@ from launch.errors import InputError
 from launch.job.spec import GRACE_S, HEALTH, JobSpec
 from launch.jobfile.environment_reference import NamedEnvironment
 from launch.jobfile.interpolation import filled, values_of
-from launch.jobfile.schema import JobFile
+from launch.jobfile.mltable import MLTABLE
+from launch.jobfile.schema import Data, JobFile
 from launch.jobfile.script import script_of
 from launch.launchers.base import Start, either
 from launch.launchers.detect import required_modules, runs_under, starts_own_processes
@@ -173,7 +174,7 @@ def make(
         )
     except InputError as error:
         raise located(job, flags, error) from None
-    return Made(spec, (*start.notices, *_overridden(job)))
+    return Made(spec, (*start.notices, *_overridden(job), *_tables(job)))
 
 
 def wanted_environment(job: JobFile, flags: Flags) -> Environment | NamedEnvironment | None:
@@ -191,6 +192,17 @@ def _overridden(job: JobFile) -> tuple[str, ...]:
         return ()
     at = job.places["environment"].where
     return (f"{at}: environment is not used: ranklift.python names a Python of the nodes",)
+
+
+def _tables(job: JobFile) -> tuple[str, ...]:
+    """Return a notice for each table whose file is in storage, where nothing reads it before the job does."""
+    names = [
+        name
+        for name, data in job.inputs.items()
+        if isinstance(data, Data) and data.type == MLTABLE and data.address is not None and not data.direct
+    ]
+    what = "its folder comes to the nodes, but nothing that its MLTable names elsewhere"
+    return tuple(f"input {name}: {what}" for name in names)
 
 
 def located(job: JobFile, flags: Flags, error: InputError) -> InputError:

@@ -19,6 +19,7 @@ inputs:
 """
 ASSET = "name: iris\nversion: {0}\npath: azureml://datastores/big/paths/iris-{0}\n"
 ACME = "https://acme.blob.core.windows.net"
+TABLE = "azureml://datastores/workspaceblobstore/paths/table/"
 
 
 @pytest.fixture
@@ -188,3 +189,28 @@ def test_wrong_limits_of_stagings_are_refused_by_their_setting(stored: Path, fab
     done = fab("launch", "job.yml")
     assert (done.returncode, done.stdout) == (2, "")
     assert "ranklift:dataRateMBps = 'fast': is not a whole number; set it to a whole number" in done.stderr
+
+
+def test_a_table_in_storage_is_announced_to_come_without_what_it_names_elsewhere(
+    stored: Path, fab: Fab
+) -> None:
+    (stored / "job.yml").write_text(
+        JOB.replace("uri_folder, path: azureml:iris@latest", f"mltable, path: {TABLE}")
+    )
+    done = fab("launch", "job.yml", "--dry-run")
+    assert (
+        "input a: its folder comes to the nodes, but nothing that its MLTable names elsewhere" in done.stdout
+    )
+
+
+def test_a_table_of_this_machine_whose_data_is_elsewhere_is_refused(stored: Path, fab: Fab) -> None:
+    (stored / "table").mkdir()
+    (stored / "table" / "MLTable").write_text(f"paths:\n  - folder: {TABLE}\n")
+    (stored / "job.yml").write_text(
+        JOB.replace("uri_folder, path: azureml:iris@latest", "mltable, path: table")
+    )
+    done = fab("launch", "job.yml")
+    assert done.returncode == 2
+    assert (
+        f"table/MLTable, line 2: paths[0].folder = '{TABLE}': is not below the table's folder" in done.stderr
+    )
