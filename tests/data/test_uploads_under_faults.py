@@ -68,7 +68,7 @@ class Cluster:
 
     def uploads(self, job: str) -> list[dict[str, Any]]:
         """The records of a job's uploads."""
-        return [event for event in self.job(job)["events"] if event["event"] == "upload"]
+        return [one["fields"] for one in self.job(job)["events"] if one["event"] == "upload"]
 
     def kill(self, number: int, what: str) -> None:
         """End processes of a node by SIGKILL, those with ``what`` in their command line."""

@@ -62,7 +62,11 @@ class Storage:
     fault: Callable[[str, str, str], Fault | None] = lambda *_: None
     """Function of method, path and range that returns the fault of this request."""
     rate: float | None = None
-    """Bytes a second that leave in all."""
+    """Bytes a second that leave in all; and that come in all."""
+    machine_rate: float | None = None
+    """Bytes a second that come from one machine."""
+    machine_of: Callable[[str], str] = lambda _path: ""
+    """Function of what is uploaded that returns from which machine it comes: here all are one."""
     ranges: bool = True
     tags: bool = True
     page: int = 5000
@@ -73,11 +77,14 @@ class Storage:
     queries: list[str] = field(default_factory=list)
     authorizations: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _free_at: float = 0.0
+    _free_at: dict[str, float] = field(default_factory=dict)
+    """By link, when it has room again; empty for that of storage."""
 
-    def put(self, name: str, content: bytes | Path) -> None:
-        self.blobs[name] = content
+    def put(self, name: str, content: bytes | Path, digest: str = "") -> None:
+        # The blob last: a list that is asked for meanwhile needs the others.
+        self.digests[name] = digest
         self.etags[name] = f'"0x{hashlib.sha256(os.urandom(8)).hexdigest()[:16].upper()}"'
+        self.blobs[name] = content
 
     def total(self) -> int:
         return sum(size_of(content) for content in self.blobs.values())
@@ -86,11 +93,24 @@ class Storage:
         """Counts bytes that are about to leave; waits until the link has room for them."""
         with self._lock:
             self.sent += size
-            if self.rate is None:
-                return
+        self.wait_for_link(size)
+
+    def receive(self, size: int, path: str) -> None:
+        """Waits until the links have room for bytes that have come."""
+        self.wait_for_link(size)
+        if self.machine_rate is not None:
+            self._wait(size, self.machine_rate, f"from {self.machine_of(path)}")
+
+    def wait_for_link(self, size: int) -> None:
+        """Waits until the storage's link has room for so many bytes."""
+        if self.rate is not None:
+            self._wait(size, self.rate, "")
+
+    def _wait(self, size: int, rate: float, link: str) -> None:
+        with self._lock:
             now = time.monotonic()
-            self._free_at = max(now, self._free_at) + size / self.rate
-            wait = self._free_at - now
+            self._free_at[link] = max(now, self._free_at.get(link, 0.0)) + size / rate
+            wait = self._free_at[link] - now
         time.sleep(max(0.0, wait))
 
 
@@ -113,7 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
         storage = self.server.storage
         address = urlsplit(self.path)
         path, query = unquote(address.path).lstrip("/"), parse_qs(address.query)
-        data = self.rfile.read(int(self.headers["Content-Length"]))
+        data = self._receive(path, int(self.headers["Content-Length"]))
         storage.queries.append(address.query)
         fault = storage.fault(self.command, path, address.query)
         digest = base64.b64encode(hashlib.md5(data).digest()).decode()
@@ -129,12 +149,20 @@ class _Handler(BaseHTTPRequestHandler):
             elif what == "blocklist":
                 names = [one.text or "" for one in ElementTree.fromstring(data)]
                 held = storage.blocks.pop(path)
-                storage.put(path, b"".join(held[name] for name in names))
-                storage.digests[path] = self.headers["x-ms-blob-content-md5"]
+                content = b"".join(held[name] for name in names)
+                storage.put(path, content, self.headers["x-ms-blob-content-md5"] or "")
             else:
-                storage.put(path, data)
-                storage.digests[path] = digest
+                storage.put(path, data, digest)
             self._head(201, 0, [])
+
+    def _receive(self, path: str, size: int) -> bytes:
+        """Takes what a client sends no faster than the links pass it on."""
+        storage, pieces = self.server.storage, []
+        while piece := self.rfile.read(min(PIECE, size)):
+            pieces.append(piece)
+            size -= len(piece)
+            storage.receive(len(piece), path)
+        return b"".join(pieces)
 
     def _answer(self) -> None:
         storage = self.server.storage
@@ -165,7 +193,7 @@ class _Handler(BaseHTTPRequestHandler):
         container = path.partition("/")[0]
         storage = self.server.storage
         return container in storage.containers or any(
-            name.startswith(f"{container}/") for name in storage.blobs
+            name.startswith(f"{container}/") for name in [*storage.blobs]
         )
 
     def _list(self, container: str, query: dict[str, list[str]]) -> None:
@@ -174,7 +202,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._head(404, 0, [("x-ms-error-code", "ContainerNotFound")])
             return
         prefix, after = query.get("prefix", [""])[0], query.get("marker", [""])[0]
-        names = sorted(name.partition("/")[2] for name in storage.blobs if name.startswith(f"{container}/"))
+        names = sorted(
+            name.partition("/")[2] for name in [*storage.blobs] if name.startswith(f"{container}/")
+        )
         found = [name for name in names if name.startswith(prefix) and name > after]
         page, more = found[: storage.page], found[storage.page :]
         blobs = "".join(
