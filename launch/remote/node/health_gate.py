@@ -13,10 +13,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from launch.remote.base.health_records import Finding, Findings
+    from launch.remote.base.health_records import Finding, Findings, Look
     from launch.remote.base.payloads import RunnerSpec
 
-__all__ = ["check", "read_findings", "refusals", "without_infiniband"]
+__all__ = ["check", "read_look", "refusals", "without_infiniband"]
 
 _MAIN = os.path.dirname(os.path.dirname(__file__)) + "/__main__.py"
 _ANYWAY = "`--health warn` starts the job anyway"
@@ -31,8 +31,8 @@ def check(
     unless they are only to be shown."""
     promise = os.fsdecode(frames.pack(spec["health"]["promise"]))
     argv = [sys.executable or "python3", "-I", "-S", _MAIN, "look", promise]
-    found = read_findings(*run(argv, timing.LOOK_S), timing.LOOK_S)
-    found = without_infiniband(found, {**os.environ, **spec["user_env"]})
+    looked = read_look(*run(argv, timing.LOOK_S))
+    found = without_infiniband(looked["findings"], {**os.environ, **spec["user_env"]})
     if found:
         send(frames.HEALTH, {"findings": found})
     reasons = refusals(found)
@@ -40,28 +40,27 @@ def check(
         raise Unfit(*reasons)
 
 
-def read_findings(status: int | None, output: bytes, limit_s: float) -> list[Finding]:
-    """Return the findings that the command printed; one about the command itself, where it printed none.
+def read_look(status: int | None, output: bytes) -> Look:
+    """Return what the command printed; where it printed nothing, a finding about the command itself.
 
-    ``status`` is None for a command that did not end within ``limit_s`` seconds.
+    ``status`` is None for a command that did not end in time.
     """
     if status == 0:
         with suppress(frames.ProtocolError, KeyError, TypeError):
-            found: list[Finding] = frames.unpack(output)["findings"]
-            return found
+            found: Look = frames.unpack(output)
+            return {"findings": found["findings"], "gpus": found["gpus"], "ports": found["ports"]}
     last = output.decode("utf-8", "replace").strip().split("\n")[-1]
-    measured = f"no answer within {limit_s:g} s" if status is None else last or f"exit status {status}"
-    return [
-        {
-            "rule": "look",
-            "level": "error",
-            "subject": "look at the node",
-            "measured": measured,
-            "expected": "findings within 2 s",
-            "source": "NVML, which hangs with some faults of GPUs",
-            "remedy": "reboot the node; if it comes back, `fab replace` it",
-        }
-    ]
+    late = f"no answer within {timing.LOOK_S:g} s"
+    finding: Finding = {
+        "rule": "look",
+        "level": "error",
+        "subject": "look at the node",
+        "measured": late if status is None else last or f"exit status {status}",
+        "expected": "findings within 2 s",
+        "source": "NVML, which hangs with some faults of GPUs",
+        "remedy": "reboot the node; if it comes back, `fab replace` it",
+    }
+    return {"findings": [finding], "gpus": -1, "ports": []}
 
 
 def without_infiniband(found: list[Finding], env: Mapping[str, str]) -> list[Finding]:

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from launch.remote.base import frames
-from launch.remote.node.health_gate import read_findings, refusals, without_infiniband
+from launch.remote.node.health_gate import read_look, refusals, without_infiniband
 
 if TYPE_CHECKING:
     from launch.remote.base.health_records import Finding, Look
@@ -41,20 +41,24 @@ def run_bounded(argv: list[str], limit: float) -> list[object]:
     return found
 
 
+def measured(status: int, output: bytes) -> str:
+    return read_look(status, output)["findings"][0]["measured"]
+
+
 def test_findings_are_those_that_the_command_prints() -> None:
     look: Look = {"findings": [DOWN], "gpus": 8, "ports": []}
-    assert read_findings(0, frames.pack(look), 30.0) == [DOWN]
+    assert read_look(0, frames.pack(look)) == look
 
 
 def test_a_command_that_hangs_is_an_error_of_the_node() -> None:
-    (found,) = read_findings(None, b"", 30.0)
+    (found,) = read_look(None, b"")["findings"]
     assert (found["rule"], found["level"], found["measured"]) == ("look", "error", "no answer within 30 s")
 
 
 def test_a_command_that_fails_is_an_error_with_its_last_line() -> None:
-    assert read_findings(1, b"Traceback\nValueError: x\n", 30.0)[0]["measured"] == "ValueError: x"
-    assert read_findings(-11, b"", 30.0)[0]["measured"] == "exit status -11"
-    assert read_findings(0, b"not bencoded", 30.0)[0]["measured"] == "not bencoded"
+    assert measured(1, b"Traceback\nValueError: x\n") == "ValueError: x"
+    assert measured(-11, b"") == "exit status -11"
+    assert measured(0, b"not bencoded") == "not bencoded"
 
 
 def test_errors_refuse_a_node_and_warnings_do_not() -> None:

@@ -1,0 +1,74 @@
+"""Looks at many nodes: the code that goes with the call, and what is reported of the findings."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from launch.errors import NodeUnreachable
+from launch.remote.base import frames
+from launch.remote.node.health_gate import read_look
+from playbooks.nodes.look import _PROGRAM, _code, errors_of, finding_lines, is_passing
+
+if TYPE_CHECKING:
+    from launch.remote.base.health_records import Finding, Look, Promise
+
+DOWN: Finding = {
+    "rule": "ib-state",
+    "level": "error",
+    "subject": "mlx5_ib0:1",
+    "measured": "1: DOWN",
+    "expected": "4: ACTIVE",
+    "source": "healthagent",
+    "remedy": "`fab replace` the node",
+}
+ECC: Finding = {**DOWN, "rule": "gpu-ecc", "remedy": "reboot the node; if it comes back, `fab replace` it"}
+HOT: Finding = {
+    **DOWN,
+    "rule": "gpu-temperature",
+    "level": "warning",
+    "subject": "GPU 1",
+    "measured": "95 C",
+    "expected": "at most 93 C",
+    "remedy": "wait",
+}
+
+
+def looked(*findings: Finding) -> Look:
+    return {"findings": list(findings), "gpus": 8, "ports": []}
+
+
+def test_a_python_without_anything_of_ours_can_run_the_code_that_goes_along(tmp_path: Path) -> None:
+    promise: Promise = {"size": "Standard_Toy_v9"}
+    argv = ["python3", "-I", "-S", "-c", _PROGRAM, os.fsdecode(frames.pack(promise))]
+    env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    done = subprocess.run(argv, input=_code(), capture_output=True, check=True, env=env, cwd=tmp_path)
+    found = read_look(done.returncode, done.stdout)
+    assert found["findings"][0]["subject"] == "Standard_Toy_v9"
+    assert done.stderr == b""
+
+
+def test_errors_name_what_was_measured_and_the_command_that_replaces_the_node() -> None:
+    looks: dict[str, Look | Exception] = {
+        "node000000": looked(HOT),
+        "node000003": looked(DOWN, ECC, HOT),
+        "node000004": NodeUnreachable("x", "y"),
+    }
+    (error,) = errors_of(looks, {"node000000": 0, "node000003": 7, "node000004": 8}).values()
+    down = "mlx5_ib0:1: 1: DOWN; expected: 4: ACTIVE (healthagent)"
+    reboot = "reboot the node; if it comes back, `fab replace 7`"
+    assert str(error) == f"node000003: {down}; `fab replace 7`; {down}; {reboot}"
+
+
+def test_warnings_of_several_nodes_are_one_line() -> None:
+    looks = {"node000000": looked(HOT), "node000001": looked(DOWN, HOT)}
+    line = "node[000000-000001]: warning: GPU 1: 95 C; expected: at most 93 C (healthagent); wait"
+    assert finding_lines(looks) == [line]
+
+
+def test_a_link_may_come_up_later_and_an_ecc_error_does_not_pass() -> None:
+    assert is_passing(looked(DOWN, HOT))
+    assert not is_passing(looked(DOWN, ECC))
+    assert not is_passing(NodeUnreachable("node000000", "silent"))
