@@ -7,7 +7,7 @@ PYTHON_FILES := $(PACKAGES) tests tools bench $(wildcard fabfile.py)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PULUMI_SKIP_UPDATE_CHECK := 1
 
-.PHONY: help setup setup-bench frameworks demo test test-chaos test-frameworks test-frameworks-few azurite test-azure soak test-environments test-environments-few test-data test-data-few test-setup test-setup-few check format lock bench-scale bench-fanout bench-launch bench-jobs bench-environments bench-data clean
+.PHONY: help setup setup-bench frameworks demo test test-chaos test-frameworks test-frameworks-few azurite test-azure soak test-environments test-environments-few test-data test-data-few test-health test-health-few test-setup test-setup-few check format lock bench-scale bench-fanout bench-launch bench-jobs bench-environments bench-data clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,12 @@ test-data: azurite ## data in storage: addresses, staging, uploads, and what bre
 
 test-data-few: azurite ## of these, one of each kind
 	pytest -m 'data and for_every_change' --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/data
+
+test-health: setup ## devices of rehearsed nodes that break: looks, the gate before jobs, probes, checks, replacement
+	pytest -m health tests/health
+
+test-health-few: setup ## of these, one of each kind
+	pytest -m 'health and for_every_change' tests/health
 
 test-setup: azurite ## every set-up in a Debian root that has git, make and python3 alone, killed at some steps and completed
 	pytest -m setup tests/setup
