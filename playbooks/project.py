@@ -58,6 +58,11 @@ class Stack:
         return self.name.rpartition("/")[2]
 
     @property
+    def is_rehearsed(self) -> bool:
+        """Whether its nodes are rehearsed: its name says so."""
+        return self.short_name == "rehearsal" or self.short_name.startswith("rehearsal-")
+
+    @property
     def program(self) -> str:
         """The name of its Pulumi program."""
         return "ranklift"
@@ -265,7 +270,7 @@ def open_stack(project: Path, flag: str | None) -> Stack:
         remedy = "it has letters of ASCII, digits, '-', '_' and '.'; see `pulumi stack ls`"
         raise InputError("--stack", name, "is not a stack's name", remedy)
     stack = Stack(name, project, own)
-    if stack.short_name == "rehearsal" or stack.short_name.startswith("rehearsal-"):
+    if stack.is_rehearsed:
         return replace(stack, environment=own | _rehearsal(project))
     return stack
 

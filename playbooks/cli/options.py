@@ -9,12 +9,27 @@ from launch.errors import InputError
 from launch.numbers import MOST, bounded
 from launch.remote.base.health_records import HealthMode
 
-__all__ = ["HEALTH_HELP", "health_flag", "number", "processes_flag", "restarts_flag", "variables"]
+__all__ = [
+    "HEALTH_HELP",
+    "PROBE",
+    "health_flag",
+    "number",
+    "probe_flag",
+    "processes_flag",
+    "restarts_flag",
+    "variables",
+]
 
 HEALTH_HELP = (
     "what is done about a node that is not as its VM size promises: strict refuses the job for errors, warn "
     "shows them, off does not look"
 )
+PROBE = {
+    "probe": "prove that nodes reach each other over InfiniBand before any rank starts, in at most 60 s "
+    "(default: when the head uses these nodes for the first time)",
+    "no_probe": "do without that proof, and without InfiniBand where there is none",
+}
+"""Options of every launch for the proof, with their help."""
 
 
 def variables(given: Sequence[str], environ: Mapping[str, str]) -> Mapping[str, str]:
@@ -82,6 +97,16 @@ def health_flag(text: str | None) -> HealthMode | None:
         return None
     remedy = "give off, warn or strict"
     raise InputError("--health", text, "is not a mode", remedy)
+
+
+def probe_flag(probe: bool, no_probe: bool) -> bool | None:
+    """Return what ``--probe`` and ``--no-probe`` ask for; None without either.
+
+    Raises :class:`~launch.errors.InputError` for both.
+    """
+    if probe and no_probe:
+        raise InputError("--probe", None, "cannot be combined with --no-probe", "give one of the two")
+    return True if probe else False if no_probe else None
 
 
 def restarts_flag(text: str | None) -> int | None:

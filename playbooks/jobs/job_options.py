@@ -58,6 +58,7 @@ class Request:
     environment: Environment | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     """Values of the launcher's own options, by name."""
+    probe: bool | None = None
 
 
 def job_spec(
@@ -94,6 +95,7 @@ def job_spec(
         else (),
         timeout_s=None if request.timeout is None else seconds("--timeout", request.timeout),
         min_nodes=fewest,
+        probe=request.probe,
         home=home,
         health=request.health or HEALTH,
         grace_s=GRACE_S if request.grace is None else seconds("--grace", request.grace),

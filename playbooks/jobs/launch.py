@@ -12,7 +12,7 @@ from invoke.tasks import Task
 
 from launch.data.data_inputs import fill_inputs
 from launch.launchers.base import Launcher
-from playbooks.cli.options import HEALTH_HELP, health_flag, restarts_flag
+from playbooks.cli.options import HEALTH_HELP, PROBE, health_flag, probe_flag, restarts_flag
 from playbooks.cli.task import command, open_from
 from playbooks.data.input_flags import read_inputs
 from playbooks.data.stack_storage import SAS_HELP, STAGE_HELP, sas_flag
@@ -55,6 +55,7 @@ _HELP = {
     "this machine; a folder where the address ends with a slash; may be repeated",
     "sas-file": SAS_HELP,
     "stage": STAGE_HELP,
+    **{option.replace("_", "-"): text for option, text in PROBE.items()},
     "json": "print the job's last state as JSON; the ranks' lines go to stderr",
 }
 _FIRST = {"nodes": None, "stack": None}
@@ -70,6 +71,7 @@ _LAST = {
         "detach": False,
         "json": False,
     },
+    **dict.fromkeys(PROBE, False),
     "dry_run": False,
 }
 """Options of every launcher, with their defaults; a launcher's own come between ``_FIRST`` and ``_LAST``."""
@@ -130,6 +132,7 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
         given["grace"],
         found_environment(environment_flag(given), given, [source, stack.project]),
         options,
+        probe_flag(given["probe"], given["no_probe"]),
     )
     inventory = stack.saved()
     nodes, chosen = choose_free_nodes(stack, inventory, request.nodes, dry_run=request.handling.dry_run)
@@ -147,7 +150,8 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
         return job_spec(with_paths, launcher, nodes, snapshot.id, snapshot.root, home)
 
     def plan_with(paths: Mapping[str, str]) -> JobPlan:
-        return planned_as(identity, spec_with(paths)[0], inventory.size, nodes, files)
+        spec, size = spec_with(paths)[0], inventory.size
+        return planned_as(identity, spec, size, nodes, files, rehearsed=stack.is_rehearsed)
 
     staging = Staging(found.sources, found.storage, plan_with)
     _, notices = spec_with(staging.placeholders)

@@ -19,7 +19,15 @@ from launch.errors import InputError, InputErrors
 from launch.launchers.registry import LAUNCHERS
 from launch.numbers import counted
 from launch.remote.base.records import UploadRecord
-from playbooks.cli.options import HEALTH_HELP, health_flag, processes_flag, restarts_flag, variables
+from playbooks.cli.options import (
+    HEALTH_HELP,
+    PROBE,
+    health_flag,
+    probe_flag,
+    processes_flag,
+    restarts_flag,
+    variables,
+)
 from playbooks.cli.task import command, open_from, seconds
 from playbooks.data.stack_storage import SAS_HELP, STAGE_HELP, read_stage, sas_flag, stage_flag, storage_of
 from playbooks.data.staging import Staging, pushed_path
@@ -52,6 +60,7 @@ _HELP = {
     "max-restarts": "launch it again on the same nodes after a failure, at most this often, over the file's",
     "health": f"{HEALTH_HELP}; over the file's",
     "grace": "time between SIGTERM and SIGKILL when its processes are ended, over the file's: 90s, 10m",
+    **{option.replace("_", "-"): text for option, text in PROBE.items()},
     "cancel-on-interrupt": "Ctrl-C ends the job too (default: it continues)",
     "detach": "return once the job is on the head",
     "json": "print the job's last state as JSON; the ranks' lines go to stderr",
@@ -88,6 +97,8 @@ def launch_file(  # noqa: PLR0913, PLR0917
     registry_token: str | None = None,
     sas_file: str | None = None,
     stage: str | None = None,
+    probe: bool = False,
+    no_probe: bool = False,
     cancel_on_interrupt: bool = False,
     detach: bool = False,
     json: bool = False,
@@ -114,6 +125,7 @@ def launch_file(  # noqa: PLR0913, PLR0917
         max_restarts=restarts_flag(max_restarts),
         health=health_flag(health),
         grace_s=None if grace is None else seconds("--grace", grace),
+        probe=probe_flag(probe, no_probe),
     )
     wanted, notices = _nodes(job, chosen, inventory, nodes, dry_run=dry_run)
     handling = Handling(detach, json, dry_run, cancel_on_interrupt, registries_flag(registry_token))
@@ -229,7 +241,7 @@ def _launch(
         try:
             spec = make_with(paths).spec
             spec = dataclasses.replace(spec, uploads=uploads, upload_every_s=job.own.upload_every_s)
-            return planned_as(identity, spec, inventory.size, nodes)
+            return planned_as(identity, spec, inventory.size, nodes, rehearsed=stack.is_rehearsed)
         except InputError as error:
             raise located(job, flags, error) from None
 

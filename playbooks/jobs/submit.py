@@ -114,9 +114,16 @@ def source_text(script: Path) -> str | None:
 
 
 def planned_as(
-    identity: Identity, spec: JobSpec, size: str, nodes: Sequence[Node], files: Collection[str] | None = None
+    identity: Identity,
+    spec: JobSpec,
+    size: str,
+    nodes: Sequence[Node],
+    files: Collection[str] | None = None,
+    *,
+    rehearsed: bool = False,
 ) -> JobPlan:
-    """Return the job's plan on these nodes; with ``files``, its script has to be one of them."""
+    """Return the job's plan on these nodes, which may be ``rehearsed``; with ``files``, its script has to be
+    one of them."""
     from launch.code.node_code import remote_id
     from launch.job.plan import plan
     from launch.job.spec import JobNode
@@ -127,6 +134,7 @@ def planned_as(
         size=size,
         remote=remote_id(),
         files=files,
+        rehearsed=rehearsed,
         now=identity.now,
         random=identity.random,
     )

@@ -133,6 +133,7 @@ def job_text(report: JobReport, now: datetime | None = None) -> str:
         ("restarts", f"{state.restarts} of {report.max_restarts}" if report.max_restarts else ""),
         ("health", "off: nobody looked at its nodes" if report.health == "off" else ""),
         ("ranks", ends_text(report)),
+        ("transport", _transport(report.events)),
         ("logs", f"{report.folder}/logs/rank-<n>.log on each rank's node"),
     ]
     text = "".join(f"{name:<10}{value}\n" for name, value in lines if value)
@@ -227,6 +228,8 @@ def _history(events: Iterable[Happening]) -> str:
             words = _findings(fields)
         elif event.event == "upload":
             words = _upload(fields)
+        elif event.event == "probe":
+            words = _probe(fields)
         else:
             continue
         lines.append(f"  {moment(event.time)}  {words}\n")
@@ -243,6 +246,30 @@ def finding_text(finding: Finding) -> str:
         f"health {finding['level']}: {finding['subject']}: {finding['measured']}; expected: "
         f"{finding['expected']} ({finding['source']}); {finding['remedy']}"
     )
+
+
+def _transport(events: Iterable[Happening]) -> str:
+    """Return what is known of the way between nodes: by the job's own ranks, else by a probe."""
+    found = [event.fields for event in events if event.event == "probe"]
+    return "" if not found else f"{found[-1]['transport'] or 'not proven'}{_source(found[-1])}"
+
+
+def _source(fields: Mapping[str, Any]) -> str:
+    if fields["source"] == "ranks":
+        return ", as its ranks print"
+    return f", proven {fields['reason']}" if fields["verdict"] == "proven" and fields["reason"] else ""
+
+
+def _probe(fields: Mapping[str, Any]) -> str:
+    """Return the result of a probe in words, and its evidence below it."""
+    if fields["source"] == "ranks":
+        words = f"its ranks' lines: {fields['verdict']}"
+    else:
+        words = f"probe: {fields['verdict']}" + (f" in {fields['seconds']:g} s" if fields["seconds"] else "")
+    reason = str(fields["reason"])
+    lines = (one for one in fields["lines"] if one["line"] not in reason)
+    shown = [f"\n    {one['node']}, rank {one['rank']}: {one['line']}" for one in lines]
+    return "".join([_with_reason(words, reason), *shown])
 
 
 def _upload(fields: Mapping[str, Any]) -> str:

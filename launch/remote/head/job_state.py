@@ -69,6 +69,11 @@ class JobState:
         self._state.update({"port": port, "started": self._state["started"] or time.time()})
         self._write()
 
+    def set_probing(self) -> None:
+        """Record that a probe runs before the job's ranks."""
+        self._state["reason"] = "the transport between its nodes is probed"
+        self._write()
+
     def set_held(self, port: int) -> None:
         """Record, for the queue too, that the runners hold all slots."""
         queue.confirm(self._plan["id"])

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 
 from launch.remote.base import job_dir, timing
-from launch.remote.base.records import Plan, UploadEvent, UploadRecord
+from launch.remote.base.records import Plan, Taken, UploadEvent, UploadRecord
 from launch.remote.head import outcome, queue
 from launch.remote.head.attempt import Attempt
 from launch.remote.head.cancel import cancel_request, cancelled_at
@@ -128,6 +128,7 @@ class _Supervisor:
     def __init__(self, folder: job_dir.Folder, plan: Plan, state: JobState) -> None:
         self._folder, self._plan, self._state = folder, plan, state
         self._job = plan["id"]
+        self._is_probed = False
         self.has_launched = False
         """Whether nodes may have a working folder of the job."""
 
@@ -142,11 +143,19 @@ class _Supervisor:
             state.set_starting(given.port)
         os.write(ready, b"+")
         os.close(ready)
-        stream = StreamWriter(self._folder.path)
+        stream = self._open_stream()
         try:
             return self._run_to_end(given, stream)
         finally:
             stream.close()
+
+    def _open_stream(self) -> StreamWriter:
+        """Return the stream, one that checks NCCL's lines where they shall say InfiniBand."""
+        if not _promises_infiniband(self._plan):
+            return StreamWriter(self._folder.path)
+        from launch.remote.probe.rank_stream import RankStream  # most jobs do without it
+
+        return RankStream(self._folder, self._plan)
 
     def _run_to_end(self, given: queue.Allocation | None, stream: StreamWriter) -> Outcome:
         """Launch the job, and again where that may help; return how the last launch ended."""
@@ -164,8 +173,10 @@ class _Supervisor:
             order = LaunchOrder(
                 self._folder, plan, given.slots, given.port, stream, state.restarts, state.deadline
             )
-            with PeriodicUpload(self._folder, plan):
-                result = Attempt(order, state).run()
+            result = self._probe(order)
+            if result is None:
+                with PeriodicUpload(self._folder, plan):
+                    result = Attempt(order, state).run()
             if not isinstance(result, Outcome):
                 refusal = queue.refusal_among(result, state.created)
                 if refusal is not None:
@@ -186,6 +197,16 @@ class _Supervisor:
             if ended is not None:
                 return ended
             given = queue.readmit(self._job, given.port)
+
+    def _probe(self, order: LaunchOrder) -> Outcome | Taken | None:
+        """Prove the way between the nodes before the first launch; return what keeps the job from it."""
+        if self._is_probed or not _promises_infiniband(self._plan):
+            return None
+        from launch.remote.head.probe import probe_transport  # one job in many needs it
+
+        kept = probe_transport(order, self._state)
+        self._is_probed = kept is None
+        return kept
 
     def _may_restart(self, result: Outcome) -> bool:
         """Return whether a restart may end better: not when the job's time was over, nor when no rank ran."""
@@ -249,6 +270,12 @@ class _Supervisor:
         finally:
             if query is not None:
                 query.result()
+
+
+def _promises_infiniband(plan: Plan) -> bool:
+    """Return whether the job's nodes are several, whose size has InfiniBand, and its owner wants it."""
+    wants = plan.get("probe", {"mode": "off"})["mode"] != "off"
+    return wants and len(plan["nodes"]) > 1 and plan["health"]["promise"].get("hcas", 0) > 0
 
 
 def _query_pause() -> float:

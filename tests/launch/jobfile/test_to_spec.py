@@ -177,6 +177,16 @@ def test_options_win_over_the_file(tmp_path: Path) -> None:
     assert (job.name, job.timeout_s) == ("b", 5)
 
 
+def test_the_probe_is_the_options_then_the_files_then_the_heads_own_choice(tmp_path: Path) -> None:
+    text = "command: python train.py\ncode: src\n"
+    assert made(tmp_path, text).spec.probe is None
+    for value, flag, expected in (("true", None, True), ("false", None, False), ("true", False, False)):
+        file = f"{text}ranklift: {{probe: {value}}}\n"
+        assert made(tmp_path, file, flags=Flags(probe=flag)).spec.probe is expected
+    with pytest.raises(InputError, match=r"line 3: ranklift\.probe = "):
+        made(tmp_path, f"{text}ranklift: {{probe: maybe}}\n")
+
+
 def test_restarts_and_the_grace(tmp_path: Path) -> None:
     text = "command: python train.py\ncode: src\n"
     own = "ranklift: {max_restarts: 3, grace: 2m}\n"

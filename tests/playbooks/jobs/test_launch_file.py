@@ -131,6 +131,22 @@ def test_restarts_and_the_grace_are_shown_and_options_win_over_the_file(fab: Fab
     assert (plan["max_restarts"], plan["grace_s"], plan["min_nodes"]) == (0, 5, None)
 
 
+def test_a_probe_is_planned_as_the_options_say_and_refused_where_it_proves_nothing(
+    fab: Fab, own: Path
+) -> None:
+    (own / "job.yml").write_text(JOB.replace("KIND", "pytorch"))
+    assert planned(fab, "job.yml")["probe"] == {"mode": "auto", "rehearsal": 0}
+    assert planned(fab, "job.yml", "--probe")["probe"] == {"mode": "on", "rehearsal": 0}
+    assert planned(fab, "job.yml", "--no-probe")["probe"] == {"mode": "off", "rehearsal": 0}
+    ran = fab("launch", "job.yml", "--dry-run", "--probe", "--no-probe")
+    assert "--probe: cannot be combined with --no-probe; give one of the two" in ran.stderr
+    (own / "job.yml").write_text("command: hostname\nranklift: {probe: true}\n")
+    ran = fab("launch", "job.yml", "--dry-run")
+    assert "job.yml, line 2: ranklift.probe: one node reaches no other; leave it out" in ran.stderr
+    ran = fab("launch", "job.yml", "--dry-run", "--probe")
+    assert "--probe: one node reaches no other" in ran.stderr
+
+
 def test_two_dry_runs_differ_in_the_jobs_id_alone(fab: Fab, own: Path) -> None:
     (own / "job.yml").write_text(JOB.replace("KIND", "mpi"))
     first, second = (fab("launch", "job.yml", "--dry-run").stdout for _ in range(2))

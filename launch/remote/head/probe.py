@@ -1,0 +1,138 @@
+"""The proof of transport before a job's first launch: its nodes and runners run another program, and every
+connection that the program's libraries print has to be InfiniBand."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from launch.remote.base import job_dir
+from launch.remote.base.health_records import ProbeResult, ProbeVerdict
+from launch.remote.base.records import Plan, Taken
+from launch.remote.head.attempt import Attempt
+from launch.remote.head.job_state import JobState, LaunchOrder
+from launch.remote.head.outcome import Outcome, not_started
+from launch.remote.log.writer import LAUNCHER
+from launch.remote.probe import probe_plan, proven_nodes
+from launch.remote.probe.transport_stream import TransportStream
+from launch.remote.probe.transport_verdict import Verdict
+
+__all__ = ["probe_transport", "record"]
+
+_REHEARSAL = "rehearsal"
+"""In place of a program, where nodes are remembered because there is nothing to prove."""
+_NO_FABRIC = "rehearsed nodes have no InfiniBand; --probe runs the probe, which refuses the job there"
+
+
+def probe_transport(order: LaunchOrder, state: JobState) -> Outcome | Taken | None:
+    """Prove the way between the nodes, where that is due; return what keeps the job from its launch, None
+    where nothing does."""
+    plan, proven = order.plan, proven_nodes.read()
+    program = probe_plan.program_of(plan).name
+    if plan["probe"]["mode"] == "auto":
+        what = _REHEARSAL if plan["probe"]["rehearsal"] else program
+        known = proven_nodes.find(proven, plan, what)
+        if known is not None and what == program:
+            order.folder.event("probe", **_result("proven", known["transport"], f"by job {known['job']}"))
+        elif known is None and what == _REHEARSAL:
+            record(order, _result("omitted", reason=_NO_FABRIC))
+            proven_nodes.remember(proven, plan, what, "")
+        if known is not None or what == _REHEARSAL:
+            return None
+    began = time.monotonic()
+    state.set_probing()
+    result, verdict = _run(order, state)
+    if not isinstance(result, Outcome):
+        return result
+    if result.state == "CANCELLED" or not result.ran:
+        result.ran = False
+        return result
+    if verdict.verdict != "refused" and result.state != "SUCCEEDED":
+        verdict = _failed(result)
+    found = _result(verdict.verdict, verdict.transport, verdict.reason)
+    found["seconds"], found["lines"] = round(time.monotonic() - began, 1), verdict.lines
+    record(order, found)
+    if verdict.verdict == "proven":
+        proven_nodes.remember(proven, plan, program, verdict.transport)
+        return None
+    if verdict.verdict == "unproven" and plan["probe"]["mode"] == "auto":
+        return None  # nothing speaks against InfiniBand, and no probe fits every framework
+    return _refusal(plan, verdict)
+
+
+def record(order: LaunchOrder, found: ProbeResult) -> None:
+    """Keep a result with the job, and print it."""
+    order.folder.event("probe", **found)
+    words = found["transport"] or f"not proven ({found['verdict']})"
+    line = f"transport: {words}" + (f": {found['reason']}" if found["reason"] else "")
+    order.stream.write(LAUNCHER, 0, 2, line.encode() + b"\n")
+
+
+def _run(order: LaunchOrder, state: JobState) -> tuple[Outcome | Taken, Verdict]:
+    plan = probe_plan.make(order.plan)
+    folder = _ProbeFolder(order.folder)
+    os.makedirs(folder.path, mode=0o700, exist_ok=True)
+    names = [node["name"] for node in plan["nodes"]]
+    stream = TransportStream(folder.path, names, plan["health"]["promise"], reads_all=True)
+    try:
+        launched = order._replace(folder=folder, plan=plan, stream=stream)
+        result = Attempt(launched, _ProbeState(state)).run()
+    finally:
+        stream.close()
+    ranks = {given["rank"]: node["name"] for node in plan["nodes"] for given in node["ranks"]}
+    return result, stream.evidence.verdict(ranks)
+
+
+def _failed(result: Outcome) -> Verdict:
+    """Return the verdict where the probe itself failed."""
+    failure = result.failure
+    node = "" if failure is None else failure["node"] or ""
+    lines = [] if failure is None else failure["last_lines"][-1:]
+    reason = "; ".join([f"the probe failed: {result.reason}", *lines])
+    return Verdict("unproven", "", reason, node, [])
+
+
+def _refusal(plan: Plan, verdict: Verdict) -> Outcome:
+    size = plan["health"]["promise"]["size"]
+    reason = (
+        f"{verdict.reason}; {size} promises InfiniBand between nodes: to run without it, launch with "
+        "--no-probe (ranklift.probe: false)"
+    )
+    node = verdict.node or plan["nodes"][0]["name"]
+    return not_started(node, reason, [line["line"] for line in verdict.lines])
+
+
+def _result(verdict: ProbeVerdict, transport: str = "", reason: str = "") -> ProbeResult:
+    return {
+        "source": "probe",
+        "verdict": verdict,
+        "transport": transport,
+        "reason": reason,
+        "seconds": 0.0,
+        "lines": [],
+    }
+
+
+class _ProbeFolder(job_dir.Folder):
+    """A folder in the job's, with records of its own; the job's cancel request counts."""
+
+    def __init__(self, job: job_dir.Folder) -> None:
+        super().__init__(os.path.join(job.job, probe_plan.FOLDER))
+        self._of_job = job
+
+    def file(self, name: str) -> str:
+        """Return the path of a file in the folder, or of the job's own."""
+        return self._of_job.file(name) if name in ("cancel", "job.json") else super().file(name)
+
+
+class _ProbeState(JobState):
+    """The job's state meanwhile, which the probe's ranks do not change."""
+
+    def __init__(self, job: JobState) -> None:
+        self._of_job = job
+
+    def set_held(self, port: int) -> None:
+        """Record nothing: the job's own runners will hold the slots."""
+
+    def set_running(self, port: int, reason: str) -> None:
+        """Record nothing: no rank of the job runs."""

@@ -1,0 +1,199 @@
+"""The proof of transport before a job's first rank, on stand-in nodes: what it runs, and what follows."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch.client import submit
+from launch.client.events import Event, JobState
+from launch.client.query import show_job
+from launch.job.spec import JobSpec
+from launch.remote.base.health_records import ProbeMode
+from playbooks.jobs.tables import job_text
+from tests.launch.standin import Nodes, Started, lines, remarks, shell, until
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("nothing_runs_on")]
+
+TORCH = """\
+import os
+IB = "node%s:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/{device}/GDRDMA"
+SOCKET = "node%s:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/Socket/0"
+rank = os.environ["NODE_RANK"]
+if os.environ.get("TORCH_HANGS"):
+    import time
+    time.sleep(600)
+if os.environ.get("NCCL_DEBUG") == "INFO":
+    for device in range(2):
+        print(IB.format(device=device) % rank)
+    if os.environ.get("TORCH_FALLS_BACK") == rank:
+        print(SOCKET % rank)
+
+class Tensor:
+    def __eq__(self, other): return self
+    def all(self): return self
+    def item(self): return True
+
+class cuda:
+    device_count = staticmethod(lambda: 0)
+device, ones = (lambda *words: None), (lambda *words, **more: Tensor())
+"""
+DISTRIBUTED = """\
+is_nccl_available = lambda: True
+init_process_group = all_reduce = barrier = destroy_process_group = lambda *words, **more: None
+"""
+"""A torch whose NCCL is lines alone: no GPU is here."""
+
+
+@pytest.fixture
+def torch(tmp_path: Path) -> dict[str, str]:
+    """Variables by which ranks get that torch; it claims NCCL in place of Gloo."""
+    folder = tmp_path / "packages/torch"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text(TORCH)
+    (folder / "distributed.py").write_text(DISTRIBUTED)
+    (folder.parent / "sitecustomize.py").write_text(
+        "import builtins, sys\n"
+        "write = sys.stdout.write\n"
+        "sys.stdout.write = lambda text: write(text.replace('backend gloo', 'backend nccl'))\n"
+    )
+    return {"PYTHONPATH": str(folder.parent)}
+
+
+def run(nodes: Nodes, spec: JobSpec, mode: ProbeMode, rehearsal: int = 0) -> tuple[JobState, list[Event]]:
+    made = replace(nodes.plan(spec), probe={"mode": mode, "rehearsal": rehearsal})
+    events: list[Event] = []
+    return submit.submit_and_follow(made, nodes.head, events.append), events
+
+
+def results(nodes: Nodes, job: str) -> list[dict[str, Any]]:
+    """The job's events of probes."""
+    report = show_job(job, nodes.head, remote="hash")
+    return [dict(event.fields) for event in report.events if event.event == "probe"]
+
+
+def text(nodes: Nodes, job: str) -> str:
+    return job_text(show_job(job, nodes.head, remote="hash"))
+
+
+def test_infiniband_is_proven_before_any_rank_starts(nodes: Nodes, torch: dict[str, str]) -> None:
+    spec = shell("echo ${NCCL_DEBUG-unset}", env=torch)
+    state, events = run(nodes, spec, "on")
+    assert state.state == "SUCCEEDED"
+    assert {text for _, text in lines(events)} == {"unset"}
+    (found,) = results(nodes, state.job)
+    assert (found["verdict"], found["transport"]) == ("proven", "InfiniBand, 2 HCAs a node, GPUDirect")
+    assert {line["node"] for line in found["lines"]} == {"node000000", "node000001", "node000002"}
+    assert all("via NET/IB/" in line["line"] for line in found["lines"])
+    assert "transport: InfiniBand, 2 HCAs a node, GPUDirect" in remarks(events)
+    assert "transport InfiniBand, 2 HCAs a node, GPUDirect\n" in text(nodes, state.job)
+    assert "probe: proven in " in text(nodes, state.job)
+
+
+def test_one_node_over_tcp_refuses_the_job_before_any_rank_of_it(nodes: Nodes, torch: dict[str, str]) -> None:
+    state, events = run(nodes, shell("echo trains", env={**torch, "TORCH_FALLS_BACK": "1"}), "on")
+    assert (state.state, state.exit_status, lines(events)) == ("FAILED", 255, [])
+    bad = "node1:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/Socket/0"
+    assert state.reason == (
+        f"no rank was started: node000001, rank 0: NCCL uses TCP between nodes: {bad}; Standard_ND40rs_v2 "
+        "promises InfiniBand between nodes: to run without it, launch with --no-probe (ranklift.probe: false)"
+    )
+    assert state.failure is not None
+    assert state.failure.node == "node000001"
+    assert results(nodes, state.job)[0]["lines"] == [{"rank": 1, "node": "node000001", "line": bad}]
+
+
+def test_gloo_of_a_torch_without_gpus_is_tcp(nodes: Nodes) -> None:
+    """Debian's own torch, over the sockets of this machine."""
+    state, events = run(nodes, shell("echo trains"), "auto")
+    assert (state.state, lines(events)) == ("FAILED", [])
+    assert results(nodes, state.job)[0]["transport"] == "TCP (Gloo)"
+    assert "Gloo uses TCP between nodes" in state.reason
+
+
+def test_nodes_are_probed_once_by_their_head(nodes: Nodes, torch: dict[str, str]) -> None:
+    first, _ = run(nodes, shell("true", env=torch), "auto")
+    second, _ = run(nodes, shell("true", env={**torch, "TORCH_FALLS_BACK": "1"}), "auto")
+    third, _ = run(nodes, shell("true", env={**torch, "TORCH_FALLS_BACK": "1"}), "on")
+    assert [first.state, second.state, third.state] == ["SUCCEEDED", "SUCCEEDED", "FAILED"]
+    (known,) = results(nodes, second.job)
+    assert (known["verdict"], known["reason"], known["lines"]) == ("proven", f"by job {first.job}", [])
+    shown = text(nodes, second.job)
+    assert f"transport InfiniBand, 2 HCAs a node, GPUDirect, proven by job {first.job}\n" in shown
+
+
+def test_a_python_without_torch_proves_nothing(nodes: Nodes, tmp_path: Path) -> None:
+    """It is reported; who asked for the proof does not get a job without it."""
+    folder = tmp_path / "none/torch"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("raise ImportError('no torch here')\n")
+    spec = shell("echo trains", env={"PYTHONPATH": str(folder.parent)})
+    state, events = run(nodes, spec, "auto")
+    assert (state.state, len(lines(events))) == ("SUCCEEDED", 3)
+    (found,) = results(nodes, state.job)
+    assert found["verdict"] == "unproven"
+    assert "ranklift-probe: torch cannot be imported: no torch here" in found["reason"]
+    assert "transport: not proven" in remarks(events)
+    refused, events = run(nodes, spec, "on")
+    assert (refused.state, lines(events)) == ("FAILED", [])
+
+
+def test_a_rehearsal_says_once_that_it_has_nothing_to_prove(nodes: Nodes) -> None:
+    first, events = run(nodes, shell("echo trains"), "auto", rehearsal=1)
+    assert (first.state, len(lines(events))) == ("SUCCEEDED", 3)
+    assert remarks(events) == (
+        "transport: not proven (omitted): rehearsed nodes have no InfiniBand; --probe runs the probe, which "
+        "refuses the job there"
+    )
+    assert results(nodes, first.job)[0]["verdict"] == "omitted"
+    second, events = run(nodes, shell("echo trains"), "auto", rehearsal=1)
+    assert (second.state, remarks(events), results(nodes, second.job)) == ("SUCCEEDED", "", [])
+
+
+def test_a_job_is_cancelled_while_it_is_probed(nodes: Nodes, torch: dict[str, str]) -> None:
+    job = Started(nodes, shell("echo trains", env={**torch, "TORCH_HANGS": "1"}, probe=True))
+    probe = nodes.folder / f"node000000/.ranklift/jobs/{job.job}/probe"
+    until((probe / "exits.jsonl").exists)  # which is there once ranks start
+    record = nodes.folder / f"node000000/.ranklift/jobs/{job.job}/state.json"
+    assert json.loads(record.read_text())["reason"] == "the transport between its nodes is probed"
+    began = time.monotonic()
+    assert nodes.cancel(job.job).state == "CANCELLED"
+    assert time.monotonic() - began < 15
+    assert lines(job.events) == []
+    job.end()
+
+
+CONTRADICTION = (
+    'test "$RANK" = 1 && printf "n:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/So" '
+    '&& sleep 0.2 && echo "cket/0"; echo trains'
+)
+
+
+def test_a_jobs_own_lines_contradict_loudly(nodes: Nodes) -> None:
+    state, events = run(nodes, shell(CONTRADICTION), "auto", rehearsal=1)
+    assert state.state == "SUCCEEDED"
+    (found,) = [one for one in results(nodes, state.job) if one["source"] == "ranks"]
+    assert (found["verdict"], found["transport"]) == ("refused", "TCP (NCCL)")
+    assert (
+        "transport: TCP (NCCL), but Standard_ND40rs_v2 promises InfiniBand: node000001, rank 0: NCCL uses "
+        "TCP between nodes: n:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/Socket/0"
+    ) in remarks(events)
+    assert "transport TCP (NCCL), as its ranks print\n" in text(nodes, state.job)
+
+
+def test_a_jobs_own_lines_are_kept_as_proof_too(nodes: Nodes) -> None:
+    line = "n:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA"
+    state, _ = run(nodes, shell(f"echo '{line}'"), "auto", rehearsal=1)
+    found = results(nodes, state.job)[-1]
+    assert (found["source"], found["verdict"]) == ("ranks", "proven")
+    assert found["transport"] == "InfiniBand, 1 HCA a node, GPUDirect"
+
+
+def test_who_does_without_infiniband_is_left_alone(nodes: Nodes) -> None:
+    state, events = run(nodes, shell(CONTRADICTION), "off")
+    assert (state.state, remarks(events), results(nodes, state.job)) == ("SUCCEEDED", "", [])

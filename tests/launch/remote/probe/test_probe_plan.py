@@ -1,0 +1,137 @@
+"""A probe's plan: the job's, but for the program and what concerns the job's own files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from launch.errors import InputError
+from launch.remote.base.records import Plan
+from launch.remote.head.runners.runner_spec import runner_spec
+from launch.remote.probe.probe_plan import distances, make
+from tests.launch.job.test_plan import NODES, SPECS, made
+
+_CHANGED = {
+    *(
+        "argv",
+        "expand",
+        "cwd",
+        "paths",
+        "user_env",
+        "nodes",
+        "snapshot",
+        "checks",
+        "setup",
+        "data",
+        "uploads",
+    ),
+    *("output_folders", "services", "max_restarts", "min_nodes", "grace_s"),
+}
+
+
+def plan(kind: str, **fields: object) -> Plan:
+    return made(replace(SPECS[kind], **fields)).as_dict()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", SPECS)
+def test_the_nodes_environment_and_launcher_are_the_jobs(kind: str) -> None:
+    job = plan(kind, env={"A": "1"})
+    probe = make(job)
+    assert {key for key in job if probe[key] != job[key]} <= _CHANGED  # type: ignore[literal-required]
+    assert probe["user_env"]["A"] == "1"
+    assert probe["user_env"]["NCCL_DEBUG"] == "INFO"
+    assert [node["name"] for node in probe["nodes"]] == [node["name"] for node in job["nodes"]]
+
+
+def test_its_files_are_in_a_folder_of_its_own() -> None:
+    job = plan("pytorch")
+    spec, probe = runner_spec(job, 0, None, 1, []), runner_spec(make(job), 0, None, 1, [])
+    assert spec["folder"] == "~/.ranklift/jobs/digits-20260301-090507-0f3a"
+    assert probe["folder"] == spec["folder"] + "/probe"
+    assert probe["cwd"] == spec["folder"] + "/probe/work"
+    assert probe["paths"]["RANKLIFT_OUTPUT_DIR"] == spec["folder"] + "/probe/outputs"
+    assert (probe["snapshot"], probe["job"]) == ("", spec["job"])
+
+
+@pytest.mark.parametrize("kind", ["pytorch", "per_node"])
+def test_torch_gets_one_process_a_node_which_starts_those_of_its_gpus(kind: str) -> None:
+    probe = make(plan(kind))
+    assert [[one["rank"] for one in node["ranks"]] for node in probe["nodes"]] == [[0], [1], [2]]
+    assert probe["argv"][:2] == ["python3", "-c"]
+    assert "import torch" in probe["argv"][3]
+    assert probe["argv"][4:] == ["3"]
+
+
+def test_mpirun_gets_the_jobs_own_ranks() -> None:
+    job = plan("mpi")
+    probe = make(job)
+    assert (probe["nodes"], probe["mpirun"]) == (job["nodes"], job["mpirun"])
+    assert "MPI_Sendrecv" in probe["argv"][3]
+    assert probe["argv"][4:] == ["2"]
+
+
+def test_the_program_runs_in_the_environment_that_the_job_names() -> None:
+    assert make(plan("pytorch", python="/opt/env"))["argv"][0] == "python"
+    assert make(plan("pytorch", python="/usr/bin/python3.12"))["argv"][0] == "/usr/bin/python3.12"
+
+
+def test_logs_are_printed_and_not_written_to_files() -> None:
+    files = {"NCCL_DEBUG_FILE": "/tmp/n.log", "UCX_LOG_FILE": "u", "NCCL_DEBUG": "WARN"}
+    env = make(plan("pytorch", env=files))["user_env"]
+    assert not {"NCCL_DEBUG_FILE", "UCX_LOG_FILE"} & env.keys()
+    assert env["NCCL_DEBUG"] == "INFO"
+
+
+@pytest.mark.parametrize("ranks", [[1, 1], [8, 8, 8], [1, 3], [3, 1], [2, 1, 1], [1, 5, 2], [8] * 300])
+def test_every_rank_sends_to_another_node(ranks: list[int]) -> None:
+    node_of = [node for node, count in enumerate(ranks) for _ in range(count)]
+    chosen = distances(ranks)
+    for rank, node in enumerate(node_of):
+        assert any(node_of[(rank + distance) % len(node_of)] != node for distance in chosen)
+    if len(set(ranks)) == 1:
+        assert chosen == [ranks[0]]
+
+
+@pytest.mark.parametrize(
+    ("probe", "env", "mode"),
+    [
+        (None, {}, "auto"),
+        (True, {}, "on"),
+        (False, {}, "off"),
+        (None, {"NCCL_IB_DISABLE": "1"}, "off"),
+        (None, {"NCCL_NET": "Socket"}, "off"),
+        (None, {"NCCL_IB_DISABLE": "0"}, "auto"),
+    ],
+)
+def test_the_way_between_nodes_is_probed_unless_the_owner_does_without(
+    probe: bool | None, env: dict[str, str], mode: str
+) -> None:
+    planned = made(replace(SPECS["pytorch"], probe=probe, env=env), rehearsed=True)
+    assert planned.as_dict()["probe"] == {"mode": mode, "rehearsal": 1}
+
+
+@pytest.mark.parametrize(
+    ("size", "nodes", "env", "problem"),
+    [
+        (
+            "Standard_ND96is_H100_v5",
+            2,
+            {},
+            "probe: Standard_ND96is_H100_v5 has no InfiniBand to prove; leave",
+        ),
+        ("Standard_Unknown", 2, {}, "probe: Standard_Unknown has no InfiniBand to prove; leave it out"),
+        ("Standard_ND96asr_v4", 1, {}, "probe: one node reaches no other; leave it out, or take more nodes"),
+        (
+            *("Standard_ND96asr_v4", 2, {"NCCL_IB_DISABLE": "1"}),
+            "probe: cannot be combined with NCCL_IB_DISABLE=1, which does without InfiniBand; give one",
+        ),
+    ],
+)
+def test_a_probe_with_nothing_to_prove_is_refused(
+    size: str, nodes: int, env: dict[str, str], problem: str
+) -> None:
+    spec = replace(SPECS["pytorch"], probe=True, env=env)
+    with pytest.raises(InputError) as error:
+        made(spec, NODES[:nodes], size=size)
+    assert str(error.value).startswith(problem)
