@@ -17,6 +17,7 @@ _API_VERSIONS = {
     "Microsoft.Compute/disks": "2024-03-02",
     "Microsoft.Compute/locations/usages": "2024-07-01",
     "Microsoft.Compute/skus": "2021-07-01",
+    "Microsoft.Impact": "2023-02-01-preview",
     "Microsoft.ManagedIdentity": "2023-01-31",
     "Microsoft.MarketplaceOrdering": "2021-01-01",
     "Microsoft.Network": "2024-05-01",

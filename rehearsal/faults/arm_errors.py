@@ -17,6 +17,7 @@ __all__ = [
     "allocation_failed",
     "expired",
     "forbidden",
+    "not_registered",
     "not_replicated",
     "overconstrained",
     "subnet_in_use",
@@ -52,6 +53,16 @@ def expired() -> ArmError:
 def forbidden(method: str, path: str, types: ResourceTypes) -> ArmError:
     """Return the refusal of an action that the principal has no right to."""
     return refused("operator@example.com", _OPERATOR, *action_of(method, path.rstrip("/"), types))
+
+
+def not_registered(namespace: str) -> ArmError:
+    """Return the refusal of a resource provider that the subscription does not use yet."""
+    return ArmError(
+        409,
+        "MissingSubscriptionRegistration",
+        f"The subscription is not registered to use namespace '{namespace}'. See "
+        "https://aka.ms/rps-not-found for how to register subscriptions.",
+    )
 
 
 def subnet_in_use(network: ResourceId) -> ArmError:

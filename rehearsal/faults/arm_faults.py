@@ -35,6 +35,7 @@ __all__ = ["ArmFaults"]
 _SCALE_SETS = "microsoft.compute/virtualmachinescalesets"
 _NETWORKS = "microsoft.network/virtualnetworks"
 _ASSIGNMENTS = "microsoft.authorization/roleassignments"
+_IMPACTS = "microsoft.impact/workloadimpacts"
 _TEMPLATES = "microsoft.virtualmachineimages/imagetemplates"
 _READS = ("GET", "HEAD")
 
@@ -124,20 +125,29 @@ class ArmFaults(Scarcity):
     def __call__(self, verb: str, resource: ResourceId) -> Fault | None:
         """Return the fault of a write: see :class:`~rehearsal.arm.core.operations.Faults`."""
         kind = resource.type.lower()
-        if verb == "put" and not resource.parts and self._hit("conflict"):
-            return Fault(error=being_deleted(resource.group), at_request=True)
-        if verb == "delete" and kind == _NETWORKS and self._hit("subnet"):
-            return Fault(error=arm_errors.subnet_in_use(resource), at_request=True)
-        if verb == "put" and kind == _ASSIGNMENTS and self._hit("replication"):
-            return Fault(error=arm_errors.not_replicated(self._set["replication"].hits), at_request=True)
-        if verb == "put" and kind == _TEMPLATES and self._hit("replication"):
-            return Fault(error=may_not_make_images(resource), at_request=True)
+        refusal = self._refusal(verb, kind, resource)
+        if refusal is not None:
+            return Fault(error=refusal, at_request=True)
         if kind == _SCALE_SETS:
             spec = self._hit("stuck")
             if spec is not None:
                 fault = Fault(delay=spec.seconds) if spec.seconds else Fault(held=True)
                 self._set["stuck"].held.append(fault)
                 return fault
+        return None
+
+    def _refusal(self, verb: str, kind: str, resource: ResourceId) -> ArmError | None:
+        """Return the error with which the request itself is refused."""
+        if verb == "put" and not resource.parts and self._hit("conflict"):
+            return being_deleted(resource.group)
+        if verb == "delete" and kind == _NETWORKS and self._hit("subnet"):
+            return arm_errors.subnet_in_use(resource)
+        if verb == "put" and kind == _ASSIGNMENTS and self._hit("replication"):
+            return arm_errors.not_replicated(self._set["replication"].hits)
+        if verb == "put" and kind == _IMPACTS and self._hit("impact"):
+            return arm_errors.not_registered(resource.namespace)
+        if verb == "put" and kind == _TEMPLATES and self._hit("replication"):
+            return may_not_make_images(resource)
         return None
 
     # -- storage ------------------------------------------------------------------------------------------

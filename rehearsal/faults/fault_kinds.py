@@ -67,6 +67,9 @@ _ALL = (
         ("after", "count"),
         count=2,
     ),
+    FaultKind(
+        "impact", "MissingSubscriptionRegistration: no report of a host, Microsoft.Impact is not registered"
+    ),
     FaultKind("image", "PlatformImageNotFound: the marketplace has newer versions of the image only"),
     FaultKind("deprecated", "ImageVersionDeprecated: the version of the image boots no new VM"),
     FaultKind("terms", "ResourcePurchaseValidationFailed: terms of purchase plans are not accepted"),

@@ -30,6 +30,8 @@ class Machine:
     """The decoded ``customData``: a ``#cloud-config`` document, with private keys in it."""
     size: str = ""
     """Name of the VM size, which decides on its RDMA devices; empty for a VM without any."""
+    host: str = ""
+    """Name of the physical host under it."""
 
 
 class Machines(Protocol):

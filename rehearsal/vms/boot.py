@@ -60,6 +60,7 @@ HIDDEN = {
     "/mnt": "mnt",
     "/usr/local/sbin": "sbin",
     f"{OWN_LIBRARY[0]}/{OWN_LIBRARY[1]}": "ranklift",
+    "/var/lib/hyperv": "hyperv",
 }
 """Folders that each node has of its own, with their place on its disk."""
 

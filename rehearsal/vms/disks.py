@@ -25,6 +25,7 @@ from rehearsal.vms.nat_gateway import DNS_IP
 __all__ = [
     "checked_config",
     "hosts_text",
+    "kvp_records",
     "make_disk",
     "make_image",
     "place",
@@ -172,6 +173,8 @@ def make_disk(disk: Path, image: Path, machine: Machine, config: CloudConfig) ->
         (disk / name).chmod(0o1777)
     _write_accounts(disk / "etc", user)
     (disk / "etc" / "hostname").write_text(f"{machine.name}\n")
+    pairs = {"HostName": machine.host, "PhysicalHostName": machine.host, "VirtualMachineName": machine.name}
+    (disk / "hyperv/.kvp_pool_3").write_bytes(kvp_records(pairs))
     skeleton = image / "etc" / "skel"
     if skeleton.is_dir():
         shutil.copytree(skeleton, disk / "home", symlinks=True, dirs_exist_ok=True)
@@ -187,6 +190,16 @@ def make_disk(disk: Path, image: Path, machine: Machine, config: CloudConfig) ->
         _write(disk / "etc/cloud/runcmd", File("", config.runcmd.encode(), 0o755))
     if not config.has_host_key:
         _make_host_key(disk / "etc/ssh/ssh_host_ed25519_key")
+
+
+def kvp_records(pairs: Mapping[str, str]) -> bytes:
+    """Return what a VM's host says to it, as ``hv_kvp_daemon`` keeps it in its pool 3.
+
+    Keys and values are of fixed length (Linux, ``tools/hv/hv_kvp_daemon.c``, ``struct kvp_record``).
+    """
+    return b"".join(
+        key.encode().ljust(512, b"\0") + value.encode().ljust(2048, b"\0") for key, value in pairs.items()
+    )
 
 
 def _write_accounts(etc: Path, user: str) -> None:

@@ -30,7 +30,7 @@ __all__ = ["add_home", "ip", "make_bridge", "prepare"]
 
 _DISKS = "boot"
 """Mount point of all disks, with an empty folder over them: an empty ``/boot`` is harmless."""
-_EMPTY = (_DISKS, "home", "mnt", "opt", "root", "run", "srv", "tmp", "var/log", "var/tmp")
+_EMPTY = (_DISKS, "home", "mnt", "opt", "root", "run", "srv", "tmp", "var/log", "var/tmp", "var/lib/hyperv")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _LINKS = {
     "ptmx": "pts/ptmx",

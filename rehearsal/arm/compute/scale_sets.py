@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import binascii
 import copy
+from dataclasses import replace
 from itertools import islice
 
 from launch.nodeset import base36
 from rehearsal.arm.compute import scale_set_vms
+from rehearsal.arm.compute.physical_hosts import free_hosts
 from rehearsal.arm.core.errors import ArmError, change_not_allowed, missing, subnet_full
 from rehearsal.arm.core.hooks import Body, Hooks
 from rehearsal.arm.core.ids import ResourceId
@@ -97,7 +99,10 @@ class _ScaleSetHooks(Hooks[Services]):
         if failed:
             await self.services.machines.remove(network, [i.machine.name for i in failed])
         free = islice(free_addresses(self.services.subscription, subnet), max(-surplus, 0))
-        new = [_instance(record, scale_set, str(subnet), address) for address in list(free)]
+        hosts = free_hosts(self.services.subscription)
+        new = [
+            _instance(record, scale_set, str(subnet), *one) for one in zip(list(free), hosts, strict=False)
+        ]
         scale_set.instances.update({i.id: i for i in new})
         self.services.nat_rules.assign()
         wanted = [*failed, *new]
@@ -169,11 +174,11 @@ def user_data(system: Body) -> str:
         ) from None
 
 
-def _instance(record: Record, scale_set: ScaleSet, subnet: str, address: str) -> Instance:
+def _instance(record: Record, scale_set: ScaleSet, subnet: str, address: str, host: str) -> Instance:
     system = record.properties["virtualMachineProfile"]["osProfile"]
     number, scale_set.next_id = scale_set.next_id, scale_set.next_id + 1
     name = system["computerNamePrefix"] + base36(number)
-    machine = machine_of(system, name, address, record.body["sku"]["name"])
+    machine = replace(machine_of(system, name, address, record.body["sku"]["name"]), host=host)
     disk = at(record.properties, "virtualMachineProfile", "storageProfile", "osDisk") or {}
     return Instance(number, machine, subnet, os_disk=copy.deepcopy(disk))
 

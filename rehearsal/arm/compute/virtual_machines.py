@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rehearsal.arm.compute.managed_disks import DISKS
+from rehearsal.arm.compute.physical_hosts import free_hosts
 from rehearsal.arm.compute.scale_set_vms import boot
 from rehearsal.arm.compute.scale_sets import machine_of, user_data
 from rehearsal.arm.compute.vm_views import instance_view
@@ -79,7 +82,8 @@ class _VirtualMachineHooks(Hooks[Services]):
         machine = machine_of(
             system, system["computerName"], nic.address, record.properties["hardwareProfile"]["vmSize"]
         )
-        instance = Instance(0, machine, str(subnet))
+        host = next(free_hosts(self.services.subscription))
+        instance = Instance(0, replace(machine, host=host), str(subnet))
         self.services.subscription.virtual_machines[record.id.key] = instance
         self._make_system_disk(record)
         await boot(self.services, _network(instance), [instance])

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from launch.errors import InputError
+from playbooks.nodes.host_report import physical_host
 from rehearsal.vms.api import Machine
 from rehearsal.vms.cloud_init import parse
 from rehearsal.vms.disks import make_disk, make_image, place, remove_tree, sshd_config_text
@@ -40,6 +41,16 @@ def test_a_disk_has_keys_with_the_modes_that_ssh_demands(tmp_path: Path) -> None
     assert mode(disk / "etc/ssh/ssh_host_ed25519_key") == 0o600
     assert "ada:x:1000:1000::/home/ada:" in (disk / "etc/passwd").read_text()
     assert (disk / "etc/hostname").read_text() == "node000000\n"
+
+
+def test_a_vm_learns_from_a_file_on_which_host_it_is(tmp_path: Path) -> None:
+    make_image(tmp_path / "image", None)
+    machine = Machine("node000000", "10.0.0.4", "ada", (), "", host="RHRSL0000007")
+    make_disk(tmp_path / "disk", tmp_path / "image", machine, parse("", "ada"))
+    pool = (tmp_path / "disk/hyperv/.kvp_pool_3").read_bytes()
+    assert len(pool) == 3 * (512 + 2048)
+    assert physical_host(pool) == "RHRSL0000007"
+    assert physical_host(pool[:2560] + pool[5120:]) == ""
 
 
 def test_a_place_that_no_node_can_write_is_refused() -> None:
