@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,7 +18,7 @@ from playbooks.project import Stack
 if TYPE_CHECKING:
     from launch.remote.base.health_records import Finding, Look
 
-__all__ = ["Sick", "Verdict", "read_checked", "sick_nodes", "write_checked"]
+__all__ = ["Sick", "Verdict", "examine", "read_checked", "sick_nodes", "write_checked"]
 
 LONGEST_S = 24 * 3600.0
 """Age from which on a check says nothing of the nodes of now."""
@@ -83,6 +83,18 @@ def read_checked(stack: Stack, now: float) -> Mapping[str, Verdict]:
     if age > LONGEST_S:
         raise InputError("the last check", str(path), f"is {age / 3600:.0f} hours old", remedy)
     return verdicts
+
+
+def examine(
+    stack: Stack, inventory: Inventory, nodes: Sequence[Node], verdicts: Mapping[str, Verdict]
+) -> tuple[list[Sick], Mapping[str, Exception]]:
+    """Look at the nodes; return those that are sick, by that or by a check's verdicts, and the errors of
+    nodes at which nobody could look."""
+    from playbooks.nodes.look import look
+
+    looks = look(stack, inventory, nodes)
+    sick = sick_nodes(replace(inventory, nodes=tuple(nodes)), verdicts, looks)
+    return sick, {name: answer for name, answer in looks.items() if isinstance(answer, Exception)}
 
 
 def sick_nodes(

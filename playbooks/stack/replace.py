@@ -6,12 +6,13 @@ import dataclasses
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any
 
 from invoke.context import Context
 from invoke.exceptions import Exit
 
-from infra.inventory import INVENTORY_FILE, Inventory, Node
-from launch.errors import InputError, RankliftError, RetryError
+from infra.inventory import INVENTORY_FILE, Inventory, Node, StackOutputs
+from launch.errors import GiveUpError, InputError, RankliftError, RetryError
 from launch.nodeset import fold
 from launch.numbers import counted
 from playbooks.cli import output
@@ -21,7 +22,42 @@ from playbooks.nodes.choose import choose_node
 from playbooks.project import Stack
 from playbooks.stack.limits import CHANGE, LIMIT_HELP, ready_limit
 
+if TYPE_CHECKING:
+    from playbooks.nodes.host_report import HostReport
+
 __all__ = ["replace"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Way:
+    """How nodes are replaced."""
+
+    reimage: bool
+    cancel_jobs: bool
+    report: bool
+    yes: bool
+    limit: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Replaced:
+    """What came of one node."""
+
+    node: str
+    fresh: Sequence[str]
+    """Names of the nodes in its place; none after a reimage."""
+    report: HostReport | None = None
+    host: str = ""
+    """Whether Azure gave the host again, where it had a report."""
+
+    def shown(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        shown = {"node": self.node, "replaced_by": self.fresh}
+        return {**shown, "report": self.report, "host": self.host} if self.report else shown
+
+    def __str__(self) -> str:
+        line = f"{self.node} {'replaced by ' + fold(self.fresh) if self.fresh else 'reimaged'}"
+        return f"{line}\n{self.host}\nreport: {self.report.id}" if self.report else line
 
 
 @command(
@@ -29,18 +65,25 @@ __all__ = ["replace"]
     example="fab replace 3 --reimage",
     help={
         "node": "node, by instance id or name",
+        "sick": "replace the nodes that the last `fab check` called sick, and those at which a look finds "
+        "errors now, one after the other; asks first",
+        "report": "before that, report to Azure what was found wrong with its host",
         "reimage": "keep the machine, its name and its address, and install it from the image again",
         "cancel-jobs": "end the jobs on it first",
-        "timeout": LIMIT_HELP.format(CHANGE),
+        "yes": "do not ask: replace the sick nodes, and those whose report Azure refuses",
+        "timeout": f"{LIMIT_HELP.format(CHANGE)}; of each node",
     },
     positional=["node"],
 )
-def replace(
+def replace(  # noqa: PLR0913, PLR0917
     context: Context,
-    node: str,
+    node: str = "",
     stack: str | None = None,
+    sick: bool = False,
+    report: bool = False,
     reimage: bool = False,
     cancel_jobs: bool = False,
+    yes: bool = False,
     timeout: str | None = None,
     json: bool = False,
     dry_run: bool = False,
@@ -50,29 +93,79 @@ def replace(
     Removes the node and creates another with another name; with --reimage keeps the machine and installs it
     again, which needs no free capacity in Azure. Either way everything on it is lost; the next push copies
     code there again. Refused while a job has ranks there, unless the node is dead, and while another command
-    changes the stack.
+    changes the stack. --report tells Azure what is wrong with the host, which may come again otherwise; if
+    that fails it asks, and without a terminal nothing is replaced unless --yes is given.
     """
+    _refuse_options(node, sick=sick, report=report, reimage=reimage)
     chosen = open_from(context, stack)
-    limit = ready_limit(chosen, timeout, CHANGE)
+    way = _Way(reimage, cancel_jobs, report, yes, ready_limit(chosen, timeout, CHANGE))
     if dry_run:
-        sick = choose_node(chosen.saved(), node, "node")
-        what = "reimage it" if reimage else f"remove it, pulumi up --yes --refresh --stack {chosen.name}"
-        output.steps([f"{sick.name}: {what}, wait until it answers"], json=json)
+        output.steps(_steps(chosen, node, way), json=json)
         return
+    done: list[_Replaced] = []
     with output.stdout_to_stderr(when=json):
-        name, fresh = _replace(chosen, node, reimage, cancel_jobs, time.monotonic() + limit)
+        for name in _sick_names(chosen, yes=yes) if sick else [node]:
+            done.append(_replace(chosen, name, way))
+            if not json:
+                output.result(str(done[-1]))
     if json:
-        output.as_json({"node": name, "replaced_by": fresh})
-    else:
-        output.result(f"{name} {'reimaged' if reimage else 'replaced by ' + fold(fresh)}")
+        output.as_json([one.shown() for one in done] if sick else done[0].shown())
 
 
-def _replace(
-    stack: Stack, node: str, reimage: bool, cancel_jobs: bool, deadline: float
-) -> tuple[str, Sequence[str]]:
-    """Replace the node; return its name and those of the nodes in its place, none after a reimage."""
+def _refuse_options(node: str, *, sick: bool, report: bool, reimage: bool) -> None:
+    if sick and node:
+        raise InputError(
+            "--sick", None, f"chooses the nodes by itself, and {node} is named", "give one of both"
+        )
+    if not (sick or node):
+        raise InputError("node", None, "is missing", "name one, as in 3 or node000003, or give --sick")
+    if report and reimage:
+        problem = "is about the host, which --reimage keeps"
+        raise InputError("--report", None, problem, "give one of both")
+
+
+def _steps(stack: Stack, node: str, way: _Way) -> list[str]:
+    what = "reimage it" if way.reimage else f"remove it, pulumi up --yes --refresh --stack {stack.name}"
+    steps = f"{'report its host to Azure, ' if way.report else ''}{what}, wait until it answers"
+    if node:
+        return [f"{choose_node(stack.saved(), node, 'node').name}: {steps}"]
+    from playbooks.nodes.sick import read_checked, sick_nodes
+
+    inventory = stack.saved()
+    found = sick_nodes(inventory, read_checked(stack, time.time()), {})
+    return [*(f"{one.node.name} ({one}): {steps}" for one in found), f"nodes with errors by a look: {steps}"]
+
+
+def _sick_names(stack: Stack, *, yes: bool) -> list[str]:
+    """Return the names of the sick nodes, which the user agrees to replace; none where there are none."""
+    from playbooks.nodes import vm_ops
+    from playbooks.nodes.sick import examine, read_checked
+
+    verdicts = read_checked(stack, time.time())
+    inventory = vm_ops.refresh(stack, stack.outputs())
+    sick, silent = examine(stack, inventory, inventory.nodes, verdicts)
+    for name, error in silent.items():
+        output.progress(f"{name} is not looked at, `fab replace {name}` replaces it: {error}")
+    if not sick:
+        checked = "the last check names no node" if verdicts else "no check was made"
+        output.progress(f"nothing is replaced: {checked}, and a look finds no error")
+        return []
+    for line in output.grouped({one.node.name: str(one) for one in sick}):
+        output.progress(line)
+    names = [one.node.name for one in sick]
+    agreed = yes or output.ask(f"replace {fold(names)}?")
+    if agreed is None:
+        raise InputError("--yes", None, "is not given, and without a terminal nobody can be asked", "give it")
+    if not agreed:
+        raise GiveUpError("nothing was changed")
+    return names
+
+
+def _replace(stack: Stack, node: str, way: _Way) -> _Replaced:
+    """Replace one node."""
     from playbooks.nodes import vm_ops
     from playbooks.nodes.health import wait_for_nodes
+    from playbooks.nodes.host_report import compare_hosts
     from playbooks.pulumi.pending import refuse_replacement
     from playbooks.pulumi.recover import recover
     from playbooks.stack.converge import build
@@ -80,27 +173,59 @@ def _replace(
 
     # A node that an earlier try has removed is only in the saved inventory.
     was = stack.saved().nodes if (stack.folder / INVENTORY_FILE).exists() else ()
+    deadline = time.monotonic() + way.limit
     recover(stack)
     outputs = stack.outputs()
     inventory = vm_ops.refresh(stack, outputs)
     sick, is_there = _sick(stack, inventory, was, node)
     rest = _without(inventory, sick)
-    if not (reimage and is_there):
+    if not (way.reimage and is_there):
         refuse_replacement(stack)
         check_image(stack)
+    report = _report(stack, outputs, inventory, sick, yes=way.yes) if way.report and is_there else None
     if not is_there:
         output.progress(f"{sick.name} is removed already: creating the one in its place")
-    elif reimage:
-        _reimage(stack, outputs.scale_set_id, inventory, sick, cancel_jobs, deadline)
+    elif way.reimage:
+        _reimage(stack, outputs.scale_set_id, inventory, sick, way.cancel_jobs, deadline)
     else:
-        rest = _remove(stack, inventory, sick, cancel_jobs, deadline)
-    if not (reimage and is_there):
+        rest = _remove(stack, inventory, sick, way.cancel_jobs, deadline)
+    if not (way.reimage and is_there):
         with _lacking(stack, sick):
             build(stack, deadline, ["--skip-preview"], there=rest)
     with report_half_done(f"the node is not ready yet: `fab wait --stack {stack.name}` waits for it"):
         after = wait_for_nodes(stack, seconds_left(deadline))
     names = {sick.name, *(one.name for one in rest.nodes)}
-    return sick.name, [one.name for one in after.nodes if one.name not in names]
+    fresh = [one.name for one in after.nodes if one.name not in names]
+    host = compare_hosts(stack, after, report.host, fresh) if report else ""
+    return _Replaced(sick.name, fresh, report, host)
+
+
+def _report(
+    stack: Stack, outputs: StackOutputs, inventory: Inventory, node: Node, *, yes: bool
+) -> HostReport | None:
+    """Report the node's host to Azure; return None where the user agrees to replace the node without that."""
+    from playbooks.nodes.host_report import NotReported, report_host
+    from playbooks.nodes.sick import Sick, examine, read_checked
+
+    try:
+        verdicts = read_checked(stack, time.time())
+    except InputError as error:
+        output.progress(f"its verdicts do not count: {error}")
+        verdicts = {}
+    found, silent = examine(stack, inventory, [node], verdicts)
+    for name, why in silent.items():
+        output.progress(f"{name} is not looked at: {why}")
+    try:
+        report = report_host(stack, outputs, inventory, found[0] if found else Sick(node))
+    except NotReported as failed:
+        output.progress(f"not reported: {failed}")
+        agreed = yes or output.ask(f"replace {node.name} without a report?")
+        if agreed:
+            return None
+        way = "; --yes replaces it without a report" if agreed is None else ""
+        raise GiveUpError(f"{node.name} is not replaced: its host is not reported{way}") from None
+    output.progress(f"{node.name}: reported to Azure as {report.category}: {report.id}")
+    return report
 
 
 def _reimage(
