@@ -38,7 +38,8 @@ from rehearsal.imds.tokens import TENANT_ID, Tokens
 from rehearsal.listener import loopback_port
 from rehearsal.provider import SUBSCRIPTION_ID, serve
 from rehearsal.run_dir import Folder, Record, short_path, start_time
-from rehearsal.vms.local import LocalMachines, Settings
+from rehearsal.vms.api import Settings
+from rehearsal.vms.local import LocalMachines
 from rehearsal.vms.visible_paths import environments, visible_paths
 
 __all__ = ["machine_settings", "main", "run"]

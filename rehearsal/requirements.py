@@ -20,6 +20,7 @@ _TOOLS = {
     "setpriv": "util-linux",
     "slirp4netns": "slirp4netns",
     "/usr/sbin/nft": "nftables",
+    "cc": "gcc",
 }
 _SWITCHES = {
     "/proc/sys/user/max_user_namespaces": ("0", "user.max_user_namespaces=65536"),

@@ -9,9 +9,12 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, Protocol
 
-__all__ = ["Machine", "Machines", "VmFault"]
+from rehearsal.vms.visible_paths import VisiblePaths
+
+__all__ = ["Machine", "Machines", "MetadataService", "Settings", "VmFault"]
 
 VmFault = Literal["death", "partition", "heal"]
 
@@ -98,3 +101,29 @@ class Machines(Protocol):
 
     async def close(self) -> None:
         """Remove every network; afterwards no process, namespace, mount or port is left."""
+
+
+class MetadataService(Protocol):
+    """Service at 169.254.169.254 of each network."""
+
+    async def open(self, network: str, listener: socket.socket) -> None:
+        """Serve a network at a bound socket, which the service then owns."""
+
+    async def close(self, network: str) -> None:
+        """End the service of a network."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of the emulated hardware."""
+
+    disks: Path
+    """Folder of all disks; nothing else may be in it."""
+    node_python: Path | None = None
+    """Virtual environment whose ``bin`` comes first in the nodes' PATH."""
+    nodes_limit: int = 300
+    """Most nodes at a time in all networks together; 300 is the largest InfiniBand domain Azure sells."""
+    view: VisiblePaths = field(default_factory=VisiblePaths)
+    """Paths of this machine that nodes see."""
+    trusted: Path | None = None
+    """Certificate that nodes trust besides this machine's, named as OpenSSL looks for it."""

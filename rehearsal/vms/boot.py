@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rehearsal.hardware.device_tree import MEMINFO, SYSTEM, TOPOLOGY
 from rehearsal.vms.syscall_filter import refuse_keyrings
 from rehearsal.vms.syscalls import (
     MS_BIND,
@@ -32,6 +33,8 @@ from rehearsal.vms.syscalls import (
 )
 
 __all__ = [
+    "DEVICE_FOLDERS",
+    "DRIVER",
     "GATEWAY_MAC",
     "HIDDEN",
     "INIT",
@@ -64,9 +67,15 @@ HIDDEN = {
 }
 """Folders that each node has of its own, with their place on its disk."""
 
+DEVICE_FOLDERS = ("/sys/class", "/sys/bus", "/sys/module")
+"""Folders in which a node shows its devices, in a layer of its own over the kernel's."""
+
 INIT = "/etc/rehearsal/init"
 INIT_TEXT = """\
 /etc/rehearsal/bin/first-boot &
+if [ -e /sys/module/nvidia ] && grep -qs 0x0680 /sys/bus/pci/devices/*/class; then
+    /etc/rehearsal/bin/nv-fabricmanager infinity &
+fi
 while :; do
     /usr/sbin/sshd -D -E /var/log/auth.log &
     wait $!
@@ -74,6 +83,9 @@ while :; do
 done
 """
 
+
+DRIVER = "image/driver"
+"""Folder below the network's with the library of NVIDIA's driver."""
 
 _OWN_BOOT = "/run/boot_id"
 _LOCKED = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
@@ -93,7 +105,9 @@ class NodeSpec:
     shared: Sequence[Sequence[str]] = ()
     """Folders below the network's, each with the place where the node has it mounted."""
     devices: str = ""
-    """Folder below the network's with what lies over ``/sys/class``; empty for nothing."""
+    """Folder below the network's with what the node shows of its devices; empty for nothing."""
+    libraries: str = ""
+    """This machine's folder of libraries in which the node has its driver's, too; empty for none."""
 
     @property
     def link(self) -> str:
@@ -150,7 +164,7 @@ def _mount_all(spec: NodeSpec) -> None:
     with contextlib.suppress(OSError):
         mount("sysfs", "/sys", "sysfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
     if spec.devices:
-        mount("overlay", "/sys/class", "overlay", MS_RDONLY, f"lowerdir={spec.devices}:/sys/class,userxattr")
+        _show_devices(spec)
     mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")  # noqa: S108
     mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0600")
     mount("tmpfs", f"{disk}/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755")
@@ -170,6 +184,24 @@ def _mount_all(spec: NodeSpec) -> None:
         if Path(hidden).is_dir():
             mount(f"{disk}/{place}", hidden, flags=MS_BIND | MS_REC)
     os.chdir("/")
+
+
+def _show_devices(spec: NodeSpec) -> None:
+    for folder in DEVICE_FOLDERS:
+        upper, work = f"{spec.name}{folder}", f"{spec.name}/work{folder}"
+        _mkdir(upper)
+        _mkdir(work)
+        lower = f"{spec.devices}/{SYSTEM}/{Path(folder).name}"
+        options = f"lowerdir={lower}:{folder},upperdir={upper},workdir={work},userxattr"
+        mount("overlay", folder, "overlay", MS_NOSUID | MS_NODEV | MS_NOEXEC, options)
+        set_readonly(folder, True)
+    for name, place in ((MEMINFO, "/proc/meminfo"), (TOPOLOGY, "/opt/microsoft")):
+        if Path(spec.devices, name).exists():
+            mount(f"{spec.devices}/{name}", place, flags=MS_BIND)
+            set_readonly(place, True)
+    if spec.libraries:
+        options = f"lowerdir={DRIVER}:{spec.libraries},userxattr"
+        mount("overlay", spec.libraries, "overlay", MS_RDONLY, options)
 
 
 def _mkdir(path: str) -> None:

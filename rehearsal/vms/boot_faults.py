@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
+from rehearsal.hardware.devices import NodeDevices, devices_of
 from rehearsal.vms.api import Machine
 from rehearsal.vms.cloud_init import CloudConfig, File
-from rehearsal.vms.rdma_devices import RdmaDevice, rdma_devices
 
 __all__ = ["BootFaults", "booted_config", "booted_devices"]
 
@@ -35,9 +35,9 @@ def booted_config(config: CloudConfig, machine: Machine, is_hit: Hits) -> CloudC
     return config
 
 
-def booted_devices(machine: Machine, is_hit: Hits) -> tuple[RdmaDevice, ...]:
-    """Return the VM's RDMA devices."""
-    return rdma_devices(
+def booted_devices(machine: Machine, is_hit: Hits) -> NodeDevices:
+    """Return the VM's devices."""
+    return devices_of(
         machine.size,
         kernel_names=is_hit("ib-names", machine),
         without_infiniband=is_hit("no-ib", machine),

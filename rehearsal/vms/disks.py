@@ -96,6 +96,8 @@ def make_image(folder: Path, node_python_bin: str | None, trusted: Path | None =
     for script in sorted(_GUEST.glob("*.sh")):
         (programs / script.stem).write_bytes(script.read_bytes())
         (programs / script.stem).chmod(0o755)
+    # A process of that name is all that nodes see of it.
+    (programs / "nv-fabricmanager").symlink_to(shutil.which("sleep") or "/bin/sleep")
     (etc / "nsswitch.conf").write_text("".join(f"{name}: {source}\n" for name, source in _DATABASES.items()))
     (etc / "hosts").symlink_to("/run/vnet/hosts")
     for name, text in (("resolv.conf", f"nameserver {DNS_IP}\n"), ("fstab", "")):
@@ -166,6 +168,8 @@ def checked_config(machine: Machine) -> CloudConfig:
 def make_disk(disk: Path, image: Path, machine: Machine, config: CloudConfig) -> None:
     """Make a node's disk, or brings an existing one to what a first boot leaves."""
     user = machine.admin_user
+    for layer in ("sys", "work/sys"):  # a VM that boots again has its size's devices
+        remove_tree(disk / layer)
     for name in ("home", "etc", "work", *HIDDEN.values()):
         (disk / name).mkdir(parents=True, exist_ok=True)
     (disk / "home").chmod(0o755)

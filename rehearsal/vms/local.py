@@ -11,52 +11,36 @@ import asyncio
 import hashlib
 import ipaddress
 import json
-import random
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from launch.errors import InputError, ReplaceNodeError
+from rehearsal.hardware.c_library import build_library, library_folder
+from rehearsal.hardware.clock import CLOCK, make_clock
+from rehearsal.hardware.device_tree import make_device_tree
+from rehearsal.hardware.devices import NodeDevices
+from rehearsal.hardware.sysfs import device_files
 from rehearsal.listener import bound
 from rehearsal.run_dir import replace_file
-from rehearsal.vms.api import Machine, VmFault
-from rehearsal.vms.boot import NodeSpec
+from rehearsal.vms.api import Machine, MetadataService, Settings, VmFault
+from rehearsal.vms.boot import DRIVER, NodeSpec
 from rehearsal.vms.boot_faults import BootFaults, booted_config, booted_devices
-from rehearsal.vms.clock import CLOCK, make_clock
 from rehearsal.vms.cloud_init import CloudConfig
 from rehearsal.vms.disks import checked_config, hosts_text, make_disk, make_image, remove_tree, share
 from rehearsal.vms.nat_gateway import own_addresses
 from rehearsal.vms.netns_client import NetnsClient, start_netns
-from rehearsal.vms.rdma_devices import sysfs_folder
-from rehearsal.vms.visible_paths import VisiblePaths
+from rehearsal.vms.public_addresses import PublicAddresses
 
-__all__ = ["METADATA_IP", "NETWORK_FILE", "LocalMachines", "MetadataService", "Settings"]
+__all__ = ["METADATA_IP", "NETWORK_FILE", "LocalMachines"]
 
 NETWORK_FILE = "network.json"
 """In each network's disk folder: what ran there, for whoever finds the folder after a crash."""
 
 METADATA_IP = "169.254.169.254"
 """Address of the Instance Metadata Service in every network of Azure."""
-_RESERVED_PORT = 49999  # held on every public address, so that no other rehearsal takes the address
-_PUBLIC = (int(ipaddress.IPv4Address("127.64.0.1")), int(ipaddress.IPv4Address("127.127.255.254")))
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Settings of the emulated hardware."""
-
-    disks: Path
-    """Folder of all disks; nothing else may be in it."""
-    node_python: Path | None = None
-    """Virtual environment whose ``bin`` comes first in the nodes' PATH."""
-    nodes_limit: int = 300
-    """Most nodes at a time in all networks together; 300 is the largest InfiniBand domain Azure sells."""
-    view: VisiblePaths = field(default_factory=VisiblePaths)
-    """Paths of this machine that nodes see."""
-    trusted: Path | None = None
-    """Certificate that nodes trust besides this machine's, named as OpenSSL looks for it."""
 
 
 @dataclass(slots=True)
@@ -66,6 +50,8 @@ class _Network:
     client: NetnsClient
     own_dns: bool = False
     machines: dict[str, Machine] = field(default_factory=dict)
+    devices: dict[str, NodeDevices] = field(default_factory=dict)
+    """What each VM shows."""
     names: dict[str, str] = field(default_factory=dict)
     fillers: dict[str, list[socket.socket]] = field(default_factory=dict)
     targets: dict[tuple[str, int], str] = field(default_factory=dict)
@@ -74,16 +60,6 @@ class _Network:
     @property
     def gateway(self) -> str:
         return str(self.prefix.network_address + 1)
-
-
-class MetadataService(Protocol):
-    """Service at 169.254.169.254 of each network."""
-
-    async def open(self, network: str, listener: socket.socket) -> None:
-        """Serve a network at a bound socket, which the service then owns."""
-
-    async def close(self, network: str) -> None:
-        """End the service of a network."""
 
 
 class LocalMachines:
@@ -97,7 +73,7 @@ class LocalMachines:
     ) -> None:
         self._settings, self._metadata, self._faults = settings, metadata, faults
         self._networks: dict[str, _Network] = {}
-        self._addresses: dict[str, socket.socket] = {}
+        self._addresses = PublicAddresses()
         self._making = asyncio.Lock()
 
     async def create_network(self, network: str, address_prefix: str, *, own_dns: bool = False) -> None:
@@ -194,7 +170,8 @@ class LocalMachines:
                 configs[machine.name] = booted_config(configs[machine.name], machine, self._is_hit)
             await asyncio.to_thread(self._make_disks, found, wanted, configs)
             silent = {machine.name for machine in wanted if self._is_hit("no-boot", machine)}
-            specs = [self._spec(found, one, configs[one.name]) for one in wanted if one.name not in silent]
+            booting = [machine for machine in wanted if machine.name not in silent]
+            specs = await asyncio.to_thread(self._specs, found, booting, configs)
             errors: dict[str, str] = await found.client.request("boot", nodes=specs)
             errors |= dict.fromkeys(silent, "it never answered")
             for machine in wanted:
@@ -218,25 +195,14 @@ class LocalMachines:
 
     async def public_address(self) -> str:
         """Return a loopback address (127.x.y.z) that no other public IP of any rehearsal uses."""
-        while True:
-            address = str(ipaddress.IPv4Address(random.randint(*_PUBLIC)))  # noqa: S311 - any free one will do
-            holder = socket.socket()
-            try:
-                holder.bind((address, _RESERVED_PORT))
-                holder.listen(1)
-            except OSError:
-                holder.close()
-                continue
-            self._addresses[address] = holder
-            for network in self._networks:
-                self._record(network)
-            return address
+        address = self._addresses.take()
+        for network in self._networks:
+            self._record(network)
+        return address
 
     async def release_address(self, address: str) -> None:
         """Give a public address back: another rehearsal may have it."""
-        holder = self._addresses.pop(address, None)
-        if holder is not None:
-            holder.close()
+        self._addresses.release(address)
         for network in self._networks:
             self._record(network)
 
@@ -295,12 +261,25 @@ class LocalMachines:
                 await asyncio.to_thread(make_clock, found.folder / "vnet" / CLOCK)
             await found.client.request("clock", names=names, seconds=round(seconds))
 
+    def devices(self, network: str, name: str) -> NodeDevices:
+        """Return what a VM shows of its devices."""
+        return self._find(network).devices[name]
+
+    async def show_devices(self, network: str, name: str, devices: NodeDevices) -> None:
+        """Let a VM show other devices from now on."""
+        found = self._find(network)
+        async with found.lock:
+            before, after = device_files(found.devices[name]), device_files(devices)
+            changed: dict[str, str | None] = {
+                path: after.get(path) for path in before | after if before.get(path) != after.get(path)
+            }
+            await found.client.request("devices", name=name, changed=changed)
+            found.devices[name] = devices
+
     async def close(self) -> None:
         """Remove every network; afterwards no process, namespace, mount or port is left."""
         await asyncio.gather(*(self.delete_network(network) for network in tuple(self._networks)))
-        for holder in self._addresses.values():
-            holder.close()
-        self._addresses.clear()
+        self._addresses.close()
 
     async def status(self) -> dict[str, Any]:
         """Return networks with their nodes and ports, public addresses and the node limit."""
@@ -314,7 +293,7 @@ class LocalMachines:
             }
         return {
             "networks": networks,
-            "addresses": sorted(self._addresses),
+            "addresses": self._addresses.held(),
             "nodes_limit": self._settings.nodes_limit,
         }
 
@@ -341,7 +320,15 @@ class LocalMachines:
     def _is_hit(self, kind: str, machine: Machine) -> bool:
         return self._faults is not None and self._faults.hits_boot(kind, machine.name)
 
+    def _specs(
+        self, network: _Network, machines: Sequence[Machine], configs: dict[str, CloudConfig]
+    ) -> list[dict[str, Any]]:
+        return [self._spec(network, machine, configs[machine.name]) for machine in machines]
+
     def _spec(self, network: _Network, machine: Machine, config: CloudConfig) -> dict[str, Any]:
+        devices = network.devices[machine.name] = booted_devices(machine, self._is_hit)
+        if devices.has_driver:
+            build_library("nvml.c", self._settings.disks / DRIVER / "libnvidia-ml.so.1")
         return asdict(
             NodeSpec(
                 name=machine.name,
@@ -351,12 +338,10 @@ class LocalMachines:
                 admin_user=machine.admin_user,
                 keep=tuple(str(path) for path in self._settings.view.kept),
                 shared=tuple((share(network.folder, mount.source), mount.target) for mount in config.mounts),
-                devices=self._devices(network, machine),
+                devices=make_device_tree(network.folder, devices),
+                libraries=str(library_folder()) if devices.has_driver else "",
             )
         )
-
-    def _devices(self, network: _Network, machine: Machine) -> str:
-        return sysfs_folder(network.folder, booted_devices(machine, self._is_hit))
 
     def _make_disks(
         self, network: _Network, machines: Sequence[Machine], configs: dict[str, CloudConfig]
@@ -376,7 +361,7 @@ class LocalMachines:
         text = {
             "network": network,
             "user_namespace": found.client.user_namespace,
-            "addresses": sorted(self._addresses),
+            "addresses": self._addresses.held(),
         }
         replace_file(found.folder / NETWORK_FILE, json.dumps(text))
 

@@ -7,6 +7,7 @@ read-only view a careless ``rm`` on a node would reach the machine under it.
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from rehearsal.vms.boot import GATEWAY_MAC, OWN_LIBRARY
+from rehearsal.hardware.sysfs import KERNEL_LOG
+from rehearsal.vms.boot import DEVICE_FOLDERS, GATEWAY_MAC, OWN_LIBRARY
 from rehearsal.vms.syscalls import (
     MS_BIND,
     MS_NODEV,
@@ -22,17 +24,19 @@ from rehearsal.vms.syscalls import (
     MS_RDONLY,
     MS_REC,
     change_root,
+    enter_mounts,
     mount,
     set_readonly,
 )
 
-__all__ = ["add_home", "ip", "make_bridge", "prepare"]
+__all__ = ["add_home", "change_devices", "ip", "make_bridge", "prepare"]
 
 _DISKS = "boot"
 """Mount point of all disks, with an empty folder over them: an empty ``/boot`` is harmless."""
 _EMPTY = (_DISKS, "home", "mnt", "opt", "root", "run", "srv", "tmp", "var/log", "var/tmp", "var/lib/hyperv")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _LINKS = {
+    "kmsg": f"/sys/{KERNEL_LOG}",
     "ptmx": "pts/ptmx",
     "fd": "/proc/self/fd",
     "stdin": "/proc/self/fd/0",
@@ -84,6 +88,7 @@ def _show(root: Path, view: Mapping[str, Any]) -> None:
         (root / name).mkdir(parents=True)
     mount("tmpfs", str(root / "home"), "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755")
     (root / "var/run").symlink_to("../run")
+    (root / "opt/microsoft").mkdir()  # nodes have their size's topology file mounted here
     for path in view["shown"]:
         _bind(path, root / path.lstrip("/"))
     for path, target in view["links"]:
@@ -158,6 +163,45 @@ def _rebuild(folder: str, staging: str, own: str) -> None:
 def add_home(user: str) -> None:
     """Make ``/home/<user>`` exist, for nodes to mount their own upon."""
     Path("homes", user).mkdir(exist_ok=True)
+
+
+def change_devices(pid: int, files: Mapping[str, str | None]) -> None:
+    """Write files below ``/sys`` of the node whose first process is ``pid``; remove those that are ``None``.
+
+    It is done in a child, with a view of the node's mounts in which they are writable.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.set_wakeup_fd(-1)
+            enter_mounts(pid)
+            for folder in DEVICE_FOLDERS:
+                set_readonly(folder, False)
+            for path, text in files.items():
+                _replace_text(Path("/sys", path), text)
+        except BaseException as error:  # noqa: BLE001 - a forked copy of the netns process must not live on
+            os.write(writer, str(error).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as answer:
+        problem = answer.read()
+    os.waitpid(child, 0)
+    if problem:
+        raise OSError(problem)
+
+
+def _replace_text(path: Path, text: str | None) -> None:
+    if text is None:
+        path.unlink()
+        while not any(path.parent.iterdir()):
+            path = path.parent
+            path.rmdir()
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = Path(*path.parts[:3], ".new")  # in one step, and not beside files that are listed
+    new.write_text(text)
+    new.replace(path)
 
 
 def make_bridge(gateway: str, prefix_length: int) -> None:

@@ -22,10 +22,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from rehearsal.hardware.clock import set_clock
 from rehearsal.vms.boot import NodeSpec, mac, power_on
-from rehearsal.vms.clock import set_clock
 from rehearsal.vms.forward import Forward
-from rehearsal.vms.mounts import add_home, ip, make_bridge, prepare
+from rehearsal.vms.mounts import add_home, change_devices, ip, make_bridge, prepare
 from rehearsal.vms.nat_gateway import set_filter
 
 __all__ = ["PACKET", "NetnsProcess", "main"]
@@ -91,6 +91,11 @@ class NetnsProcess:
         for name in names:
             if name in self._pids:
                 set_clock(Path(f"/proc/{self._pids[name]}/root"), seconds)
+
+    async def op_devices(self, name: str, changed: dict[str, str | None]) -> None:
+        """Change what a node shows of its devices: files below ``/sys``, ``None`` for one that goes."""
+        if name in self._pids:
+            change_devices(self._pids[name], changed)
 
     async def op_forward(self, listener: int, listen: list[Any], target: list[Any]) -> None:
         """Start to forward connections of the socket in this packet."""

@@ -19,6 +19,7 @@ __all__ = [
     "NODE_NAMESPACES",
     "change_root",
     "drop_capabilities",
+    "enter_mounts",
     "mount",
     "set_readonly",
     "unshare",
@@ -75,6 +76,16 @@ def _check(result: int, what: str) -> None:
 def unshare(namespaces: int) -> None:
     """Move this process into new namespaces; new PIDs begin with its next child."""
     _check(_libc.unshare(ctypes.c_int(namespaces)), "unshare")
+
+
+def enter_mounts(pid: int) -> None:
+    """Move this process into a copy of another's mount namespace, so that the other one stays as it is."""
+    descriptor = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY)
+    try:
+        _check(_libc.setns(ctypes.c_int(descriptor), ctypes.c_int(_NEW_MOUNTS)), f"setns {pid}")
+    finally:
+        os.close(descriptor)
+    unshare(_NEW_MOUNTS)
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str = "") -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.workplace import Workplace
-from tests.rehearsal.hardware import outside_server
+from tests.rehearsal.node_lab import outside_server
 
 pytestmark = [pytest.mark.azure, pytest.mark.timeout(1800)]
 

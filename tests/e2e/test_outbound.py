@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.e2e.workplace import Workplace
-from tests.rehearsal.hardware import outside_server
+from tests.rehearsal.node_lab import outside_server
 
 
 def test_every_node_fetches_a_file_from_a_server_outside(cluster: Workplace, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from tests.rehearsal.hardware import outside_address
+from tests.rehearsal.node_lab import outside_address
 from tests.rehearsal.registry import Registry
 
 __all__ = ["AzureRegistry", "azure_registry"]

@@ -29,7 +29,7 @@ from typing import Any
 
 import pytest
 
-from tests.rehearsal.hardware import free_port, outside_address
+from tests.rehearsal.node_lab import free_port, outside_address
 
 USER, PASSWORD = "reader", "not a secret: 1"
 _HASH = "$2b$04$abcdefghijklmnopqrstuuW144EFoQ2w6ep2CMyiAwAGCs.H4eB7O"

@@ -104,7 +104,7 @@ def test_setup_makes_the_commands_and_what_the_nodes_carry(debian: BareRoot) -> 
         == "tensor(2.)\n"
     )
     # That a rehearsal starts is seen elsewhere: the kernel refuses user namespaces to who lives in a chroot.
-    for tool in ("sshd", "ssh-keygen", "ip", "unshare", "setpriv", "slirp4netns", "nft", "ch-run"):
+    for tool in ("sshd", "ssh-keygen", "ip", "unshare", "setpriv", "slirp4netns", "nft", "ch-run", "cc"):
         run(debian, f"command -v {tool}")
 
 

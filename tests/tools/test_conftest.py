@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rehearsal.hardware import outside_address
+from tests.rehearsal.node_lab import outside_address
 
 
 @pytest.mark.parametrize("name", ["HOME", "PULUMI_HOME", "AZURE_CONFIG_DIR"])

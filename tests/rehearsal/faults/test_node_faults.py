@@ -17,7 +17,7 @@ from rehearsal.faults.fault_kinds import fault_spec
 from rehearsal.faults.node_faults import NodeFaults
 from tests.rehearsal.bodies import SCALE_SET, build
 from tests.rehearsal.doubles import BASE, Endpoint, RecordingMachines
-from tests.rehearsal.hardware import NETWORK, lab
+from tests.rehearsal.node_lab import NETWORK, lab
 
 
 @dataclass

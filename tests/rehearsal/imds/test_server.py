@@ -18,7 +18,7 @@ from rehearsal.arm.core.subscription import Subscription
 from rehearsal.imds.server import Metadata
 from rehearsal.imds.tokens import Identity
 from rehearsal.vms.api import Machine
-from tests.rehearsal import bodies, hardware
+from tests.rehearsal import bodies, node_lab
 from tests.rehearsal.bodies import SCALE_SET, VNET, build
 from tests.rehearsal.doubles import BASE, SUBSCRIPTION_ID, Endpoint
 
@@ -271,10 +271,10 @@ def test_without_the_profile_or_a_listener_a_deletion_does_not_wait(inside: Insi
 
 def test_a_node_reaches_the_service_of_its_network(tmp_path: Path) -> None:
     async def story() -> None:
-        echo = hardware.Echo()
-        async with hardware.lab(tmp_path, 2, metadata=echo) as it:
+        echo = node_lab.Echo()
+        async with node_lab.lab(tmp_path, 2, metadata=echo) as it:
             for number in (0, 1):
-                assert await it.ssh(number, hardware.ASK_ECHO) == (0, f"{hardware.private_ip(number)}\n")
+                assert await it.ssh(number, node_lab.ASK_ECHO) == (0, f"{node_lab.private_ip(number)}\n")
         assert echo.server is not None
         assert not echo.server.is_serving()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rehearsal.daemon import machine_settings
 from rehearsal.run_dir import Folder
-from tests.rehearsal.hardware import lab
+from tests.rehearsal.node_lab import lab
 
 IMPORT = "python3 -c 'import {0}; print({0}.__path__)'"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rehearsal.hardware import NETWORK, lab
+from tests.rehearsal.node_lab import NETWORK, lab
 from tests.rehearsal.registry import PASSWORD, USER, Registry, registry, tiny_layer
 
 # Its cache of builds is a git repository, for which a node's user has no name.

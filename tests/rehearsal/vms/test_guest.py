@@ -9,7 +9,7 @@ import json
 import time
 from pathlib import Path
 
-from tests.rehearsal.hardware import Lab, lab
+from tests.rehearsal.node_lab import Lab, lab
 
 UNIT = "/etc/systemd/system/beat.service"
 BEAT = "echo beat $$; while :; do sleep 0.2; done"

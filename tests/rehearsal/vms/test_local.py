@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from launch.errors import InputError, ReplaceNodeError, RetryError
-from rehearsal.vms.api import Machine
-from rehearsal.vms.local import LocalMachines, Settings
-from tests.rehearsal.hardware import NETWORK, gateways, in_namespace, lab, private_ip
+from rehearsal.vms.api import Machine, Settings
+from rehearsal.vms.local import LocalMachines
+from tests.rehearsal.node_lab import NETWORK, gateways, in_namespace, lab, private_ip
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -251,7 +251,7 @@ def test_open_mpi_runs_over_four_nodes(tmp_path: Path) -> None:
 SCRIPT = """
     import asyncio, sys, os
     from pathlib import Path
-    from tests.rehearsal.hardware import ASK_ECHO, NETWORK, Echo, lab
+    from tests.rehearsal.node_lab import ASK_ECHO, NETWORK, Echo, lab
 
     async def story():
         async with lab(Path(sys.argv[1]), 2, metadata=Echo()) as it:

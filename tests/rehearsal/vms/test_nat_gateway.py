@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rehearsal.vms.nat_gateway import filter_text
-from tests.rehearsal.hardware import NETWORK, gateways, in_namespace, lab, outside_address
+from tests.rehearsal.node_lab import NETWORK, gateways, in_namespace, lab, outside_address
 
 GET = "python3 -c 'import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=3).read().decode())'"
 

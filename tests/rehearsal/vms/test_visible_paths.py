@@ -14,7 +14,7 @@ import pytest
 from rehearsal.daemon import machine_settings
 from rehearsal.run_dir import Folder
 from rehearsal.vms.visible_paths import VisiblePaths, environments, visible_paths
-from tests.rehearsal.hardware import lab
+from tests.rehearsal.node_lab import lab
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.vms.api import Machine
+from rehearsal.vms.api import Machine, MetadataService, Settings
 from rehearsal.vms.boot_faults import BootFaults
-from rehearsal.vms.local import LocalMachines, MetadataService, Settings
+from rehearsal.vms.local import LocalMachines
 from rehearsal.vms.nat_gateway import own_addresses
 from rehearsal.vms.visible_paths import VisiblePaths, environments, visible_paths
 

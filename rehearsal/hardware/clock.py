@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from pathlib import Path
 
-from launch.errors import MissingTool
+from rehearsal.hardware.c_library import build_library
 
 __all__ = ["CLOCK", "make_clock", "set_clock"]
 
@@ -20,21 +17,9 @@ _PRELOAD, _OFFSET = "etc/ld.so.preload", "etc/rehearsal/clock"
 def make_clock(library: Path) -> None:
     """Make the library, unless it is there.
 
-    Raises :class:`~launch.errors.MissingTool` without a C compiler: only this fault needs one.
+    Raises :class:`~launch.errors.MissingTool` without a C compiler.
     """
-    if library.exists():
-        return
-    if shutil.which("cc") is None:
-        raise MissingTool("cc", "install a C compiler, as in: apt-get install gcc libc6-dev")
-    source, new = Path(__file__).with_suffix(".c"), library.with_suffix(".new")
-    subprocess.run(
-        ["cc", "-O1", "-shared", "-fPIC", "-o", str(new), str(source)],
-        check=True,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        env={"PATH": os.environ.get("PATH", os.defpath)},
-    )
-    new.replace(library)
+    build_library("clock.c", library)
 
 
 def set_clock(root: Path, seconds: int) -> None:

@@ -1,0 +1,1 @@
+"""What a rehearsed VM shows of its hardware: PCI, InfiniBand, NVIDIA's driver and the kernel's log."""
