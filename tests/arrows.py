@@ -60,7 +60,8 @@ ARROWS: dict[str, set[str]] = {
         *("playbooks.jobs", "playbooks.ssh"),
     },
     "playbooks.stack": {
-        *("launch", "launch.client", "launch.code", "launch.remote.node", "playbooks", "playbooks.cli"),
+        *("launch", "launch.client", "launch.code", "launch.remote.base", "launch.remote.node"),
+        *("playbooks", "playbooks.cli"),
         *("playbooks.jobs", "playbooks.nodes", "playbooks.pulumi", "playbooks.ssh"),
         *_STACK,
     },

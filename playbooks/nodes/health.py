@@ -18,6 +18,7 @@ from launch.remote.base import eviction
 from playbooks.cli import output
 from playbooks.nodes import vm_ops
 from playbooks.nodes.host_names import write_host_names
+from playbooks.nodes.look import errors_of, finding_lines, is_passing, look
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
 
@@ -28,6 +29,7 @@ __all__ = [
     "clocks_off",
     "drain_of",
     "fate_of",
+    "is_settled",
     "probe",
     "remarks",
     "unfit",
@@ -45,6 +47,9 @@ NAME_S = 15.0
 """How long nodes may stay silent before they are named."""
 AGAIN_S = 60.0
 """Interval after which silent nodes are named again."""
+LINKS_S = 60.0
+"""How long errors of a look that pass by themselves are tolerated: drivers and links come up after boot."""
+LOOK_AGAIN_S = 5.0
 REREAD_S = 5.0
 """Interval of queries to Azure while nodes are missing."""
 _OFF = frozenset({"stopped", "deallocated"})
@@ -253,13 +258,13 @@ def wait_for_nodes(stack: Stack, limit: float, wanted: int | None = None) -> Inv
     naming = read_at + NAME_S
     clocks_until: float | None = None
     while True:
-        open_ones = [node for node in inventory.nodes if not _is_settled(answers.get(node.name))]
+        open_ones = [node for node in inventory.nodes if not is_settled(answers.get(node.name))]
         if clocks_until is not None:  # a wrong clock may be right at the next query
             open_ones = list(inventory.nodes)
         answers |= probe(stack, inventory, open_ones)
         current = {node.name: answers[node.name] for node in inventory.nodes}
         _raise_for_changed_keys(current)
-        good = sum(_is_settled(answer) for answer in current.values())
+        good = sum(is_settled(answer) for answer in current.values())
         if good != reported:
             output.progress(f"{good} of {wanted} nodes answer")
             reported = good
@@ -267,6 +272,7 @@ def wait_for_nodes(stack: Stack, limit: float, wanted: int | None = None) -> Inv
             ids = {node.name: node.instance_id for node in inventory.nodes}
             wrong = unfit(current, ids)
             if not wrong:
+                _wait_for_devices(stack, inventory, ids, deadline)
                 _finish(stack, inventory, current, outputs)
                 return inventory
             clocks_until = clocks_until or time.monotonic() + PATIENCE_S
@@ -293,6 +299,27 @@ def wait_for_nodes(stack: Stack, limit: float, wanted: int | None = None) -> Inv
             read_at = time.monotonic()
 
 
+def _wait_for_devices(stack: Stack, inventory: Inventory, ids: Mapping[str, int], deadline: float) -> None:
+    """Wait until each node has what its VM size promises, for as long as links may take to come up; report
+    what else a look finds. Raise :class:`~launch.errors.ManyNodesError` naming nodes with errors."""
+    links_until = min(deadline, time.monotonic() + LINKS_S)
+    looks = look(stack, inventory, inventory.nodes)
+    while True:
+        wrong: dict[str, Exception] = {
+            name: answer for name, answer in looks.items() if isinstance(answer, Exception)
+        }
+        wrong |= errors_of(looks, ids)
+        if not wrong:
+            break
+        if time.monotonic() > links_until or not all(is_passing(looks[name]) for name in wrong):
+            raise ManyNodesError("the look at the devices", looks | wrong)
+        output.progress(f"waiting for {fold(wrong)}: {next(iter(wrong.values()))}")
+        time.sleep(LOOK_AGAIN_S)
+        looks |= look(stack, inventory, [node for node in inventory.nodes if node.name in wrong])
+    for line in finding_lines(looks):
+        output.progress(line)
+
+
 def _finish(
     stack: Stack, inventory: Inventory, answers: Mapping[str, Health | Exception], outputs: StackOutputs
 ) -> None:
@@ -309,13 +336,14 @@ def _raise_for_changed_keys(answers: Mapping[str, Health | Exception]) -> None:
             raise answer
 
 
-def _is_settled(answer: Health | Exception | None) -> bool:
+def is_settled(answer: Health | Exception | None) -> bool:
+    """Return whether the node answers and its cloud-init has ended."""
     return isinstance(answer, Health) and not answer.setting_up
 
 
 def _are_off(wanted: int, inventory: Inventory, answers: Mapping[str, Health | Exception]) -> bool:
     """Return whether all nodes waited for are switched off, which only a user switches on."""
-    silent = [node for node in inventory.nodes if not _is_settled(answers[node.name])]
+    silent = [node for node in inventory.nodes if not is_settled(answers[node.name])]
     return bool(silent) and len(answers) >= wanted and all(node.state in _OFF for node in silent)
 
 

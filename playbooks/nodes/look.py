@@ -106,8 +106,8 @@ def findings_of(look: Look | Exception | None) -> tuple[Finding, ...]:
 
 
 def is_passing(look: Look | Exception) -> bool:
-    """Return whether all errors of a node may pass by themselves, soon after its boot."""
-    return not isinstance(look, Exception) and {one["rule"] for one in _at_level(look, "error")} <= _PASSING
+    """Return whether what is wrong with a node may pass by itself, soon after its boot."""
+    return isinstance(look, Exception) or {one["rule"] for one in _at_level(look, "error")} <= _PASSING
 
 
 def _at_level(look: Look, level: str) -> list[Finding]:

@@ -20,6 +20,7 @@ from playbooks.ssh.fanout import ask_all
 if TYPE_CHECKING:
     from infra.preflight.stale import End
     from infra.scale_plan import Drift
+    from launch.remote.base.health_records import Finding
 
 __all__ = ["NodeStatus", "status"]
 
@@ -42,6 +43,8 @@ class NodeStatus:
     state: str
     ssh: str
     """``yes``, or ``no:`` and the reason."""
+    findings: tuple[Finding, ...]
+    """What a look at its devices found; empty for a node that does not answer."""
     drain: str
     """Since when no new job takes it, and whose word that is; empty if it is not drained."""
 
@@ -52,14 +55,16 @@ class NodeStatus:
     help={"wide": "print all columns, however wide the terminal is"},
 )
 def status(context: Context, stack: str | None = None, wide: bool = False, json: bool = False) -> None:
-    """Show the nodes as Azure has them now, and whether each answers and is ready for jobs.
+    """Show the nodes as Azure has them now, and whether each answers, is ready for jobs and has its VM size's
+    devices.
 
     With ranklift:ttlHours it prints when their time is over. The exit status is 1 when a node is not ready,
     when Azure has another number of nodes than the stack's configuration asks for, when another resource of
     the stack is missing in Azure, and when Azure could not be queried.
     """
     from playbooks.nodes import vm_ops
-    from playbooks.nodes.health import drain_of, fate_of, probe, remarks, unfit
+    from playbooks.nodes.health import drain_of, fate_of, is_settled, probe, remarks, unfit
+    from playbooks.nodes.look import errors_of, finding_lines, findings_of, look
     from playbooks.stack.converge import present, wanted_of
 
     chosen = open_from(context, stack)
@@ -70,7 +75,11 @@ def status(context: Context, stack: str | None = None, wide: bool = False, json:
         raise inventory
     answers = probe(chosen, inventory, inventory.nodes)
     wrong: dict[str, Exception] = {name: a for name, a in answers.items() if isinstance(a, Exception)}
-    wrong |= unfit(answers, {node.name: node.instance_id for node in inventory.nodes})
+    ids = {node.name: node.instance_id for node in inventory.nodes}
+    wrong |= unfit(answers, ids)
+    ready = [node for node in inventory.nodes if node.name not in wrong and is_settled(answers[node.name])]
+    looks = look(chosen, inventory, ready)
+    wrong |= {name: a for name, a in looks.items() if isinstance(a, Exception)} | errors_of(looks, ids)
     rows = [
         NodeStatus(
             name=node.name,
@@ -83,6 +92,7 @@ def status(context: Context, stack: str | None = None, wide: bool = False, json:
             ssh=f"no: {answer}".replace(f"no: {node.name}: ", "no: ")
             if isinstance(answer, Exception)
             else "yes",
+            findings=findings_of(looks.get(node.name)),
             drain=drain_of(answer),
         )
         for node, answer in ((node, answers[node.name]) for node in inventory.nodes)
@@ -102,7 +112,7 @@ def status(context: Context, stack: str | None = None, wide: bool = False, json:
     for name, error in wrong.items():
         if not isinstance(answers[name], Exception):  # those are in the table
             output.progress(str(error))
-    for line in remarks(answers):
+    for line in [*remarks(answers), *finding_lines(looks)]:
         output.progress(line)
     wanted, there = wanted_of(chosen), len(present(inventory))
     if wanted is not None and wanted != there:

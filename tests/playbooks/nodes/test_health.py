@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -14,9 +15,11 @@ import pytest
 import images
 from infra.inventory import Inventory, Node
 from launch.errors import ManyNodesError, NodeUnreachable
+from launch.remote.base.health_records import Look
 from playbooks.nodes import health, vm_ops
 from playbooks.nodes.health import OWN_MODULES, Health, clocks_off, fate_of, remarks, unfit, wait_for_nodes
 from playbooks.project import Stack
+from tests.playbooks.nodes.some_findings import DOWN, ECC, HOT, looked
 
 DRAIN = "drained 2026-03-01T09:05:07Z by ann on desk"
 FAILED = {"v1": {"datasource": "DataSourceAzure", "errors": ["('scripts_user', RuntimeError('1 failed'))"]}}
@@ -163,6 +166,14 @@ class Cluster:
         monkeypatch.setattr(vm_ops, "refresh", lambda *_: inventory)
         monkeypatch.setattr(health, "probe", lambda *_: self.answers)
         monkeypatch.setattr(health, "PAUSE_S", 0.01)
+        monkeypatch.setattr(health, "LOOK_AGAIN_S", 0.01)
+        monkeypatch.setattr(health, "look", self.look)
+        self.looks: list[dict[str, Look | Exception]] = []
+        """What looks find, one after the other; then, nothing."""
+
+    def look(self, _: object, __: object, nodes: Sequence[Node]) -> dict[str, Look | Exception]:
+        found = self.looks.pop(0) if self.looks else {}
+        return {node.name: found.get(node.name, looked()) for node in nodes}
 
 
 class TestWaiting:
@@ -218,6 +229,48 @@ class TestWaiting:
         cluster.answers["n2"] = Health()
         assert len(wait_for_nodes(cluster.stack, 0.5).nodes) == 3
         assert capsys.readouterr().err == "3 of 3 nodes answer\n"
+
+
+class TestWaitingForDevices:
+    @pytest.fixture
+    def cluster(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
+        """Three nodes that answer."""
+        made = Cluster(monkeypatch, tmp_path, Health())
+        made.answers["n2"] = Health()
+        return made
+
+    def test_a_link_that_comes_up_later_is_waited_for(
+        self, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        cluster.looks = [{"n1": looked(DOWN)}, {}]
+        wait_for_nodes(cluster.stack, 5.0)
+        assert capsys.readouterr().err == (
+            "3 of 3 nodes answer\n"
+            "waiting for n1: n1: mlx5_ib0:1: 1: DOWN; expected: 4: ACTIVE (healthagent); `fab replace 1`\n"
+        )
+
+    def test_one_that_stays_down_is_named_with_the_remedy(
+        self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(health, "LINKS_S", 0.1)
+        cluster.looks = [{"n1": looked(DOWN)}] * 1000
+        with pytest.raises(ManyNodesError) as caught:
+            wait_for_nodes(cluster.stack, 5.0)
+        down = "n1: mlx5_ib0:1: 1: DOWN; expected: 4: ACTIVE (healthagent); `fab replace 1`"
+        assert str(caught.value) == f"the look at the devices failed on 1 of 3 nodes\n{down}"
+
+    def test_an_error_that_does_not_pass_is_not_waited_for(self, cluster: Cluster) -> None:
+        cluster.looks = [{"n1": looked(ECC)}, {}]
+        with pytest.raises(ManyNodesError, match="failed on 1 of 3 nodes"):
+            wait_for_nodes(cluster.stack, 5.0)
+
+    def test_warnings_are_shown_and_the_nodes_are_ready(
+        self, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        cluster.looks = [{"n0": looked(HOT), "n1": looked(HOT)}]
+        wait_for_nodes(cluster.stack, 5.0)
+        shown = capsys.readouterr().err
+        assert shown.endswith("n0,n1: warning: GPU 1: 95 C; expected: at most 93 C (healthagent); wait\n")
 
 
 class TestWhatAzureIsAboutToDo:

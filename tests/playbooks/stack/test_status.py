@@ -17,11 +17,12 @@ from infra import inventory
 from infra.arm.update_errors import AzureFailed
 from infra.scale_plan import Drift
 from launch.errors import NodeUnreachable, RankliftError
-from playbooks.nodes import health, vm_ops
+from playbooks.nodes import health, look, vm_ops
 from playbooks.project import Stack
 from playbooks.pulumi import drift
 from playbooks.stack import converge, status
 from tests.infra.preflight.test_stale import remembered
+from tests.playbooks.nodes.some_findings import DOWN, HOT, looked
 from tests.playbooks.screen import hold, screen
 from tests.playbooks.typed import fake_pulumi
 
@@ -44,6 +45,7 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stack:
     )
     monkeypatch.setattr(drift, "find_drift", lambda *_: Drift(0, 0, 0))
     monkeypatch.setattr(health, "probe", lambda *_: {})
+    monkeypatch.setattr(look, "look", lambda *_: {})
     return made
 
 
@@ -203,6 +205,29 @@ def test_a_drained_node_is_shown_and_not_amiss(
     assert ended(json=True) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["drain"] for row in rows] == ["", drained.drain, drained.drain]
+
+
+@pytest.mark.usefixtures("nodes")
+def test_what_a_look_finds_is_shown_and_errors_make_a_node_not_ready(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(converge, "wanted_of", lambda _: 3)
+    monkeypatch.setattr(health, "probe", lambda *_: {f"node00000{n}": health.Health() for n in range(3)})
+    found = {"node000000": looked(HOT), "node000001": looked(), "node000002": looked(DOWN)}
+    monkeypatch.setattr(look, "look", lambda *_: found)
+    assert ended(json=True) == 1
+    shown = capsys.readouterr()
+    assert [[one["rule"] for one in row["findings"]] for row in json.loads(shown.out)] == [
+        ["gpu-temperature"],
+        [],
+        ["ib-state"],
+    ]
+    assert shown.err == (
+        "node000002: mlx5_ib0:1: 1: DOWN; expected: 4: ACTIVE (healthagent); `fab replace 2`\n"
+        "node000000: warning: GPU 1: 95 C; expected: at most 93 C (healthagent); wait\n"
+    )
+    found["node000002"] = looked()
+    assert ended(json=True) == 0
 
 
 @pytest.mark.usefixtures("nodes")
