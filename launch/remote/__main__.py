@@ -35,6 +35,10 @@ def main(arguments: list[str]) -> int:
         from launch.remote.node import runner
 
         os._exit(runner.run_node())
+    if what == "look":
+        from launch.remote.health import look
+
+        return look.main(arguments[1])
     from launch.remote import cli
 
     return cli.main(arguments)

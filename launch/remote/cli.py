@@ -239,12 +239,6 @@ def _remove_environments(cache: str, *names: str) -> int:
     return _answer(usage.remove_environments(names, cache=cache == "cache"))
 
 
-def _look(promise: str) -> int:
-    from launch.remote.health import look
-
-    return look.main(promise)
-
-
 def _stage() -> int:
     """Bring the data of the request on stdin to the nodes that it names."""
     from launch.remote.data import stage_head
@@ -331,7 +325,6 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "files": _list_files,
     "follow": _follow,
     "list": _list,
-    "look": _look,
     "mpi": _mpi,
     "relay": _relay,
     "release": _release,

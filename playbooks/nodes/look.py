@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["errors_of", "finding_lines", "findings_of", "is_passing", "look"]
 
 _MODULES = (
-    *("base.files", "base.frames", "base.health_records", "health.sysfs", "health.pci", "health.ib_ports"),
+    *("base.files", "base.frames", "health.sysfs", "health.pci", "health.ib_ports"),
     *("health.kernel_log", "health.nvml", "health.host", "health.facts", "health.gpu_checks"),
     *("health.port_checks", "health.host_checks", "health.rules", "health.readings", "health.look"),
 )

@@ -8,11 +8,14 @@ import sys
 import time
 
 from launch.remote.base import frames
-from launch.remote.base.health_records import Look, Promise
 from launch.remote.health.facts import read_facts
 from launch.remote.health.readings import keep_readings, kept_readings
 from launch.remote.health.rules import findings
 from launch.remote.health.sysfs import read_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from launch.remote.base.health_records import Look, Promise
 
 __all__ = ["look", "main"]
 
