@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -319,3 +321,10 @@ class TestWhereTheHealthChecksOfTheFieldFail:
         # there, every network test is a loopback on one node
         (found,) = findings(with_port(healthy_node(SIZE), pkeys=(0x7FFF,)))
         assert found["rule"] == "ib-pkey"
+
+
+def test_the_documentation_has_every_rule() -> None:
+    text = (Path(__file__).parents[4] / "docs/health.md").read_text()
+    rows = [line.split("|")[1:3] for line in text.splitlines() if line.startswith("| `")]
+    documented = {name: level.strip() for names, level in rows for name in re.findall(r"`([\w-]+)`", names)}
+    assert {rule.name: rule.level for rule in RULES}.items() <= documented.items()
