@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from invoke.context import Context
@@ -130,7 +131,7 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
         restarts_flag(given["max_restarts"]) or 0,
         health_flag(given["health"]),
         given["grace"],
-        found_environment(environment_flag(given), given, [source, stack.project]),
+        found_environment(environment_flag(given), given, [source, Path.cwd(), stack.project]),
         options,
         probe_flag(given["probe"], given["no_probe"]),
     )

@@ -72,7 +72,7 @@ def make(request: EnvironmentRequest, folder: str, lock: int, report: Report) ->
     index = read_index(request["requirements"], os.environ)
     # An index that the requirements name, such as PyTorch's, may have nothing but some packages.
     indexes = [read_index("", os.environ), index] if index.url else []
-    env = _environment(store.root, folder, index)
+    env = _environment(store.root, folder, index, sent)
 
     def uv() -> str:
         return find_uv(tools, indexes, sent, report)
@@ -87,7 +87,7 @@ def make(request: EnvironmentRequest, folder: str, lock: int, report: Report) ->
     else:
         _make_venv(uv(), request["python"], folder, env, lock, report)
     if request["requirements"]:
-        _install_packages(uv(), request, folder, sent, env, lock, report)
+        _install_packages(uv(), request, folder, env, lock, report)
     if request["conda"]:
         finish_conda(folder, report)
 
@@ -115,7 +115,6 @@ def _install_packages(
     uv: str,
     request: EnvironmentRequest,
     folder: str,
-    sent: Sequence[str],
     env: Mapping[str, str],
     lock: int,
     report: Report,
@@ -130,7 +129,6 @@ def _install_packages(
             "installing packages",
             [
                 *(uv, "pip", "install", "--python", f"{folder}/bin/python", *options),
-                *(word for path in sent for word in ("--find-links", path)),
                 *(word for option, file in files.items() for word in (option, f"/proc/self/fd/{file}")),
             ],
             env,
@@ -143,8 +141,8 @@ def _install_packages(
             os.close(file)
 
 
-def _environment(root: str, folder: str, index: Index) -> dict[str, str]:
-    """Return the variables of uv."""
+def _environment(root: str, folder: str, index: Index, sent: Sequence[str]) -> dict[str, str]:
+    """Return the variables of uv, with the folders of wheels that were ``sent`` along and the node's own."""
     env = {name: value for name, value in os.environ.items() if name not in _HIDDEN}
     env.update(
         {
@@ -162,8 +160,8 @@ def _environment(root: str, folder: str, index: Index) -> dict[str, str]:
         env["UV_NO_INDEX"] = "1"
     if index.extra:
         env["UV_INDEX"] = " ".join(index.extra)
-    if index.find_links:
-        env["UV_FIND_LINKS"] = ",".join(index.find_links)
+    if sent or index.find_links:  # an option would displace the variable, in which there may be a login
+        env["UV_FIND_LINKS"] = ",".join([*sent, *index.find_links])
     if index.certificates:
         env["SSL_CERT_FILE"] = index.certificates
     return env

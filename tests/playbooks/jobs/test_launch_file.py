@@ -306,6 +306,19 @@ def test_an_option_replaces_the_environment_of_the_file_and_the_plan_names_it(fa
     )
 
 
+def test_an_environment_of_the_current_folder_is_found_though_other_code_is_pushed(
+    fab: Fab, own: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "train.py").write_text("pass\n")
+    (own / "environments").mkdir()
+    (own / "environments" / "mine.yml").write_text(
+        "name: mine\nconda_file: {dependencies: [python=3.11, numpy]}\n"
+    )
+    words = ["--source", str(tmp_path / "code"), "--environment", "mine", "--dry-run"]
+    assert "\nruns in    mine: Python 3.11, " in fab("launch.torch", "train.py", *words).stdout
+
+
 def test_an_environment_of_the_project_is_found_by_its_name(fab: Fab, own: Path) -> None:
     folder = own.parent / "ranklift" / "environments"
     folder.mkdir()

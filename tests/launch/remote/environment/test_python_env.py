@@ -1,0 +1,35 @@
+"""How uv is called for an environment of packages."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from launch.remote.environment import python_env
+from launch.remote.store.store import Store
+from tests.launch.remote.environment.image_requests import request, unreported
+
+UV = """#!/bin/sh
+[ "$1" = --version ] && { echo uv 99.0.0; exit; }
+echo "$*; $UV_FIND_LINKS" >>"$CALLS"
+"""
+
+
+def test_the_nodes_own_folder_of_wheels_counts_beside_those_that_are_sent_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "uv").write_text(UV)
+    (tmp_path / "uv").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
+    monkeypatch.setenv("PIP_FIND_LINKS", "https://user:secret@example.org/wheels")
+    wanted = request("", "", kind="python")
+    wanted["requirements"], wanted["find_links"] = "toolkit\n", ["aa" * 8]
+    python_env.make(wanted, str(tmp_path / "made"), 2, unreported)
+    _, installing = (tmp_path / "calls").read_text().splitlines()
+    argv, _, places = installing.partition("; ")
+    assert places == f"{Store().path('aa' * 8)},https://user:secret@example.org/wheels"
+    assert "find-links" not in argv, "a login would stand on a command line, and uv ignore the variable"
