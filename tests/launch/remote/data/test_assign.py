@@ -225,3 +225,16 @@ def test_what_a_lost_node_still_reports_changes_nothing() -> None:
     assert found.on_missed("b", 1, faults.BUSY, "busy", 1.0) == ""
     assert (found.failure, found.from_storage) == ("", 0)
     assert [(one.node, one.part) for one in found.orders(1.0)] == [("a", 1)]
+
+
+def test_a_rate_is_kept_over_time_and_what_was_not_used_of_a_second_is_used_at_once() -> None:
+    assigner = Assigner([1_000_000] * 40, 64, 1, rate=4_000_000)
+    assigner.join("n0", [])
+    given, now = 0, 100.0
+    while now < 105.0:
+        for order in assigner.orders(now):
+            assigner.on_took(order.node, order.part, "digest", now)
+            given += 1
+        now += 0.5
+    assert 20 <= given <= 25
+    assert len(assigner.orders(now + 60.0)) <= 5

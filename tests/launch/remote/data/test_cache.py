@@ -13,6 +13,8 @@ import pytest
 from launch.remote.base.files import hold
 from launch.remote.data import cache
 from launch.remote.data.faults import FetchError
+from launch.remote.data.part_files import PartFiles
+from launch.remote.data.parts import File
 from launch.remote.store.store import Store
 
 MB = 1_000_000
@@ -114,6 +116,41 @@ def test_a_note_of_a_head_that_is_gone_counts_for_a_day(
         os.utime(Path(store.folder) / note, (before, before))
     assert make_room(store, bound=2 * MB) == ["a"]
     assert store.has("b")
+
+
+def test_a_note_of_a_head_that_is_there_counts_for_a_week(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "is_unknown", lambda _: False)
+    for name, days in (("a", 8), ("b", 6)):
+        whole(store, name, used_hours_ago=24 * days)
+        store.owe(name, "another")
+        before = time.time() - 24 * 3600 * days
+        os.utime(Path(store.folder) / f"{name}.of-another", (before, before))
+    assert make_room(store) == []
+    assert make_room(store, bound=2 * MB) == ["a"]
+    with pytest.raises(FetchError, match="no room"):
+        make_room(store, bound=MB)
+
+
+def test_files_are_on_the_disk_before_the_manifest_counts_them_as_whole(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(cache, "sync_data", lambda _: done.append("sync"))
+    monkeypatch.setattr(cache, "write_manifest", lambda *_: done.append("manifest"))
+    data = PartFiles(store, "0123456789abcdef", "https://acme/a", [File("a", 3, "1")], is_cut=True)
+    data.prepare()
+    data.keep(0, "digest")
+    data.finish()
+    assert done == ["sync", "manifest"]
+
+
+def test_a_disk_that_cannot_be_synced_is_an_error(store: Store) -> None:
+    cache.sync_data(store)
+    Path(store.folder).rmdir()
+    with pytest.raises(FileNotFoundError):
+        cache.sync_data(store)
 
 
 def test_what_a_job_names_is_not_removed(store: Store) -> None:

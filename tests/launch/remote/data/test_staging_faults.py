@@ -69,6 +69,7 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(storage: Storage, cluste
     [
         ("AuthorizationPermissionMismatch", "give the nodes' identity the role Storage Blob Data Reader"),
         ("AuthorizationFailure", "the account's firewall refuses the nodes"),
+        ("InvalidAuthenticationInfo", "the token of the nodes' identity is of another tenant"),
     ],
 )
 def test_a_refusal_has_azures_code_and_the_remedy(
