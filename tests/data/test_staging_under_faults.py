@@ -24,6 +24,8 @@ pytestmark = [pytest.mark.data, pytest.mark.timeout(1800)]
 STACK, NODES = "rehearsal", 3
 IN_FLIGHT = 16 * MB
 """Most bytes that may leave storage again after a cut: what was on its way to all nodes."""
+LISTS = 100_000
+"""Bytes of the lists of blobs, by which a staging begins."""
 
 
 def test_a_killed_fab_ends_the_staging_and_the_next_one_goes_on(nodes: Nodes) -> None:
@@ -36,11 +38,10 @@ def test_a_killed_fab_ends_the_staging_and_the_next_one_goes_on(nodes: Nodes) ->
     assert nodes.left_storage() - before <= 24 * MB + IN_FLIGHT
 
 
-@pytest.mark.for_every_change
 @pytest.mark.parametrize(
     ("name", "node", "pattern", "goes_on"),
     [
-        ("head", 0, "__main__.py [s]tage", False),
+        pytest.param("head", 0, "__main__.py [s]tage", False, marks=pytest.mark.for_every_change),
         ("node", 1, "[s]tage_node", True),
         ("heads-node", 0, "[s]tage_node", True),
         ("session", 0, "^sshd: azureuser", False),
@@ -76,9 +77,10 @@ def test_a_node_that_is_cut_off_is_named_and_has_all_once_it_is_back(nodes: Node
     assert "node000001: " not in out
     before = nodes.left_storage()
     nodes.check_all_hold("parted", made)
-    assert nodes.left_storage() == before
+    assert nodes.left_storage() - before < LISTS
 
 
+@pytest.mark.for_every_change
 def test_a_full_disk_on_one_node_is_named_and_the_others_have_all(nodes: Nodes) -> None:
     made = nodes.put("full")
     broken = inside.nodes(nodes.workplace.project, STACK)["node000001"]
@@ -92,7 +94,7 @@ def test_a_full_disk_on_one_node_is_named_and_the_others_have_all(nodes: Nodes) 
     assert "`fab data.prune` removes what no job uses" in ran.err
     before = nodes.left_storage()
     nodes.check_all_hold("full", made, "0,2")
-    assert nodes.left_storage() == before
+    assert nodes.left_storage() - before < LISTS
     nodes.check_all_hold("full", made)
 
 
@@ -175,4 +177,4 @@ def test_a_lost_node_is_named_and_the_others_have_all(nodes: Nodes) -> None:
     assert "node000002" in out
     before = nodes.left_storage()
     nodes.check_all_hold("lost", made, "0-1")
-    assert nodes.left_storage() == before
+    assert nodes.left_storage() - before < LISTS
