@@ -103,6 +103,7 @@ bench-environments: setup ## packages made once and spread to 1 to 64 nodes, bes
 
 bench-data: setup ## data on 1 to 64 nodes: bytes that leave storage, time behind a slow link, beside other ways
 	python -m bench.data
+	python -m bench.data_uploads
 
 clean: ## what setup, tests and runs have left here; the caches in ~/.cache stay
 	@if [ -e .ranklift/rehearsal/rehearsal.json ]; then fab rehearsal.stop; fi

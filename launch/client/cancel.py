@@ -10,9 +10,9 @@ from launch.client.rpc import ask, version_there
 from launch.errors import GiveUpError, StepTimeout
 from launch.host import Host
 from launch.remote.base import timing
-from launch.remote.base.payloads import CancelAnswer, ReleaseAnswer, SweepAnswer
+from launch.remote.base.payloads import CancelAnswer, EndUploadAnswer, ReleaseAnswer, SweepAnswer
 
-__all__ = ["Ending", "SupervisorTimeout", "Swept", "end_job", "end_supervisor", "sweep_node"]
+__all__ = ["Ending", "SupervisorTimeout", "Swept", "end_job", "end_supervisor", "end_upload", "sweep_node"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,12 @@ def end_job(job: str, head: Host, *, remote: str, grace_s: float | None = None) 
             supervisor = answer["state"].get("supervisor")
             pid = None if supervisor is None else supervisor["pid"]
             raise SupervisorTimeout(head.name, job, pid, time.monotonic() - begun)
+
+
+def end_upload(job: str, head: Host, *, remote: str) -> bool:
+    """End uploads of an ended job's outputs; return whether its supervisor was sending them."""
+    answer = ask(EndUploadAnswer, head, remote, "end-upload", job, timeout=timing.CANCEL_STEP_S, job=job)
+    return answer["uploading"]
 
 
 def end_supervisor(job: str, head: Host, *, remote: str) -> JobState:

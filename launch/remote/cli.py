@@ -189,6 +189,12 @@ def _sweep(job: str, grace: str = "0", keep: str = "") -> int:
     return _answer(swept)
 
 
+def _end_upload(job: str) -> int:
+    from launch.remote.head import cancel
+
+    return _answer(cancel.end_upload(job))
+
+
 def _release(job: str) -> int:
     from launch.remote.head import cancel
 
@@ -320,6 +326,7 @@ def _upload_job(job: str) -> int:
 _COMMANDS: dict[str, Callable[..., int]] = {
     "cancel": _cancel,
     "data": _data,
+    "end-upload": _end_upload,
     "environment": _environment,
     "environments": _environments,
     "files": _list_files,

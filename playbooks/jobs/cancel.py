@@ -60,6 +60,8 @@ class Cancelled:
     """Results of nodes that were contacted directly, without the job's supervisor."""
     head: str | None = None
     """The node that keeps the job's records; None when unknown."""
+    upload_ended: bool = False
+    """Whether the job's outputs were on their way to storage, which they are not any more."""
     problem: str | None = None
     """Why the job has not ended, or may not have, although its head answers; with the remedy."""
 
@@ -155,7 +157,8 @@ def format_cancelled(done: Cancelled) -> str:
         what = "state unknown" if done.problem is None else "still runs"
         return "\n".join([f"job {done.job}: {what}", *_found(done.swept)])
     if done.before == state.state:
-        text = f"job {done.job} had ended before: {state.state}"
+        upload = "; its upload was ended, `fab upload` goes on" if done.upload_ended else ""
+        text = f"job {done.job} had ended before: {state.state}{upload}"
     elif state.state == "LOST":
         text = f"job {done.job} LOST: {state.reason}"
     elif state.state != "CANCELLED":
@@ -194,7 +197,7 @@ def cancel_job(stack: Stack, inventory: Inventory, job: str, grace_s: float | No
 
     Raises :class:`~launch.errors.InputError` when neither the job nor a process of it exists.
     """
-    from launch.client.cancel import SupervisorTimeout, end_job, end_supervisor
+    from launch.client.cancel import SupervisorTimeout, end_job, end_supervisor, end_upload
     from playbooks.ssh.connection import Cluster
 
     place: Place | None = None
@@ -232,11 +235,17 @@ def cancel_job(stack: Stack, inventory: Inventory, job: str, grace_s: float | No
                     state = end_supervisor(job, cluster.host(place.head), remote=place.remote)
                     if state.is_terminal:
                         return Cancelled(job, state, None, found, place.head.name)
-            return Cancelled(job, None, None, found, None if place is None else place.head.name, problem)
+            return Cancelled(
+                job, None, None, found, None if place is None else place.head.name, problem=problem
+            )
+        upload_ended = False
+        if ending.before == ending.state.state:
+            with suppress(GiveUpError):  # node code from before this command
+                upload_ended = end_upload(job, cluster.host(place.head), remote=place.remote)
         state = ending.state
         left = state.nodes if state.state == "LOST" else ending.lost
         found = sweep(left, ending.grace_s) if left else {}
-        return Cancelled(job, state, ending.before, found, place.head.name)
+        return Cancelled(job, state, ending.before, found, place.head.name, upload_ended)
 
 
 def _had_nothing(swept: Mapping[str, Swept | Exception]) -> bool:

@@ -147,7 +147,7 @@ def test_a_cancelled_job_keeps_its_nodes_until_its_upload_ends_or_is_cancelled(c
         assert cluster.job(job)["state"]["state"] == "CANCELLED"
         cluster.wait_until_sending("cancelled")
         assert f"it has {job}" in cluster.fab("scale", "1", status=1).err
-        cluster.fab("cancel", job)
+        assert "its upload was ended" in cluster.fab("cancel", job).out
         (event,) = cluster.uploads(job)
         assert event["errors"] == {name: ["the upload was cancelled"] for name in NODES}
         cluster.fab("wait", cluster.launch_on_second("after"))

@@ -26,6 +26,7 @@ __all__ = [
     "Busy",
     "CancelAnswer",
     "Done",
+    "EndUploadAnswer",
     "EvictionNotice",
     "FileEnd",
     "FileStart",
@@ -255,6 +256,13 @@ class CancelAnswer(TypedDict):
     grace: float
     within: float
     lost: list[str]
+
+
+class EndUploadAnswer(TypedDict):
+    """Answer of ``end-upload``."""
+
+    uploading: bool
+    """Whether the job's supervisor was at work still."""
 
 
 class ReleaseAnswer(TypedDict):

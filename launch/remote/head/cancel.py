@@ -12,18 +12,17 @@ from contextlib import suppress
 
 from launch.remote.base import job_dir, processes, timing
 from launch.remote.base.files import replace_file
-from launch.remote.base.payloads import CancelAnswer, ReleaseAnswer, SweepAnswer
+from launch.remote.base.payloads import CancelAnswer, EndUploadAnswer, ReleaseAnswer, SweepAnswer
 from launch.remote.head.query import lost_nodes
 
-__all__ = ["cancel", "cancel_request", "cancelled_at", "release", "sweep"]
+__all__ = ["cancel", "cancel_request", "cancelled_at", "end_upload", "release", "sweep"]
 
 _POLL = 0.05
 _REMOVED = "its records on the head were removed"
 
 
 def cancel(job: str, grace: float | None) -> CancelAnswer:
-    """Request the end of a job, and of an upload of its outputs; return its state once it has ended, or after
-    20 s. May be repeated.
+    """Request the job's end; return its state once it has ended, or after 20 s. May be repeated.
 
     ``within`` is how many seconds its end may take from now, ``lost`` are the nodes that its supervisor could
     not reach. Raise FileNotFoundError when there is no such job.
@@ -41,11 +40,6 @@ def cancel(job: str, grace: float | None) -> CancelAnswer:
         while state["state"] not in job_dir.TERMINAL and time.monotonic() < until:
             time.sleep(_POLL)
             state = folder.state()
-    else:  # its outputs may be on their way to storage, by a cancelled job's supervisor or by hand
-        _request(folder, grace)
-        until = time.monotonic() + timing.CANCEL_ANSWER_S
-        while job_dir.is_alive(state["supervisor"]) and time.monotonic() < until:
-            time.sleep(_POLL)
     given = own if grace is None else grace
     lost = lost_nodes(folder)
     return {
@@ -55,6 +49,21 @@ def cancel(job: str, grace: float | None) -> CancelAnswer:
         "within": given + timing.SUPERVISOR_END_S,
         "lost": lost,
     }
+
+
+def end_upload(job: str) -> EndUploadAnswer:
+    """End uploads of an ended job's outputs: a cancelled job's supervisor sends them, or ``fab upload`` does.
+
+    Wait for the end of its supervisor's. Raise FileNotFoundError when there is no such job.
+    """
+    folder = job_dir.Folder(job)
+    supervisor = folder.state()["supervisor"]
+    uploading = job_dir.is_alive(supervisor)
+    _request(folder, None)
+    until = time.monotonic() + timing.CANCEL_ANSWER_S
+    while job_dir.is_alive(supervisor) and time.monotonic() < until:
+        time.sleep(_POLL)
+    return {"uploading": uploading}
 
 
 def release(job: str) -> ReleaseAnswer:

@@ -92,6 +92,12 @@ def test_each_way_it_can_go_has_its_words(
     assert cancelled(before, now, **swept) == text
 
 
+def test_the_end_of_an_upload_is_reported() -> None:
+    done = Cancelled("t-1", state("t-1", "CANCELLED"), "CANCELLED", upload_ended=True)
+    text = "job t-1 had ended before: CANCELLED; its upload was ended, `fab upload` goes on"
+    assert format_cancelled(done) == text
+
+
 class Sealed:
     """Says how a head and the nodes answer, and runs ``fab cancel t-1`` over them."""
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,15 +62,34 @@ class TestGrace:
             cancel._request(folder, grace)
             assert cancel.cancel_request(folder, 3.0) == (expected, "")
 
-    def test_a_request_to_an_ended_job_reaches_its_uploads_alone(self) -> None:
+    def test_an_ended_job_gets_no_request(self) -> None:
         folder = job_dir.Folder(JOB)
         folder.create(sample_plan(JOB, grace_s=3.0))
         folder.write_state(sample_state(JOB, state="FAILED"))
         answer = cancel.cancel(JOB, None)
         assert (answer["before"], answer["state"]["state"], answer["lost"]) == ("FAILED", "FAILED", [])
+        assert cancel.cancel_request(folder, 3.0) is None
+
+    def test_the_end_of_its_upload_is_a_newer_request_than_that_of_its_own_end(self) -> None:
+        folder = job_dir.Folder(JOB)
+        folder.create(sample_plan(JOB, grace_s=3.0))
+        folder.write_state(sample_state(JOB, state="CANCELLED"))
+        cancel._request(folder, None)
         first = cancel.cancelled_at(folder)
-        cancel.cancel(JOB, None)
+        assert cancel.end_upload(JOB) == {"uploading": False}
         assert cancel.cancelled_at(folder) > first > 0
+
+    def test_the_end_of_an_upload_waits_for_the_supervisor(
+        self, processes: list[subprocess.Popen[bytes]]
+    ) -> None:
+        folder = job_dir.Folder(JOB)
+        folder.create(sample_plan(JOB, grace_s=3.0))
+        supervisor = begun(processes, "", job="")
+        state = sample_state(JOB, state="CANCELLED", supervisor=job_dir.identity(supervisor.pid))
+        folder.write_state(state)
+        threading.Timer(0.5, supervisor.kill).start()
+        assert cancel.end_upload(JOB) == {"uploading": True}
+        assert not job_dir.is_alive(state["supervisor"])
 
 
 class TestASupervisorThatDoesNotReact:
