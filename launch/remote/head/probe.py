@@ -124,6 +124,13 @@ class _ProbeFolder(job_dir.Folder):
         """Return the path of a file in the folder, or of the job's own."""
         return self._of_job.file(name) if name in ("cancel", "job.json") else super().file(name)
 
+    def event(self, what: str, **fields: object) -> None:
+        """Append an event; what a look at a node found is the job's."""
+        if what == "health":
+            self._of_job.event(what, **fields)
+        else:
+            super().event(what, **fields)
+
 
 class _ProbeState(JobState):
     """The job's state meanwhile, which the probe's ranks do not change."""
