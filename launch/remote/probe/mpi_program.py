@@ -10,9 +10,11 @@ import ctypes
 import os
 import shutil
 import sys
+from typing import Union
 
-__all__ = ["main"]
+__all__ = ["main", "open_mpi"]
 
+Handle = Union[ctypes.c_int, ctypes.c_void_p]  # noqa: UP007  (evaluated by Python 3.8)
 _BYTES = 1 << 20
 _CLASS = "/sys/class/infiniband"
 _STATUS_BYTES = 64
@@ -42,19 +44,22 @@ def _load(name: str) -> ctypes.CDLL:
     return ctypes.CDLL(own if os.path.exists(own) else name, mode=ctypes.RTLD_GLOBAL)
 
 
-def main(arguments: list[str]) -> int:
-    """Exchange a message over each distance; return 0 where all arrived."""
+def open_mpi() -> tuple[ctypes.CDLL, Handle, Handle]:
+    """Return libmpi, not initialized yet, and its handles of all ranks and of bytes."""
     is_hydra = "PMI_RANK" in os.environ
     mpi = _load("libmpi.so.12" if is_hydra else "libmpi.so.40")
-    world: ctypes.c_int | ctypes.c_void_p
-    byte: ctypes.c_int | ctypes.c_void_p
     if is_hydra:  # MPICH's numbers, which its ABI initiative fixed for Intel MPI and MVAPICH too
-        world, byte = ctypes.c_int(0x44000000), ctypes.c_int(0x4C00010D)
-    else:
-        world, byte = (
-            ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(mpi, f"ompi_mpi_{name}")))
-            for name in ("comm_world", "byte")
-        )
+        return mpi, ctypes.c_int(0x44000000), ctypes.c_int(0x4C00010D)
+    world, byte = (
+        ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(mpi, f"ompi_mpi_{name}")))
+        for name in ("comm_world", "byte")
+    )
+    return mpi, world, byte
+
+
+def main(arguments: list[str]) -> int:
+    """Exchange a message over each distance; return 0 where all arrived."""
+    mpi, world, byte = open_mpi()
     _print("ports " + " ".join(_ports()))
     mpi.MPI_Init(None, None)
     rank, size = ctypes.c_int(), ctypes.c_int()

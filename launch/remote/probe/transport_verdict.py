@@ -67,7 +67,7 @@ class Evidence:
         One connection that is not InfiniBand refuses all, and so does one of NCCL without GPUDirect where
         that is promised. A process lists its devices before its connections.
         """
-        if one.fact.library == program_lines.PORTS:
+        if one.fact.library == program_lines.PORTS and one.fact.devices:
             self._ports[one.node] = {found.name for found in one.fact.devices}
         else:
             self._devices.update({(one.fact.process, found.number): found for found in one.fact.devices})
