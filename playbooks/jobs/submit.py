@@ -218,18 +218,19 @@ def _run(
 
         ready: JobPlan | None = None
         try:
-            for left in (2, 1, 0):
+            for on_refusal in ("push", "stage", "raise"):
                 try:
                     ready = ready or bring()
                     state = start(ready)
                     break
                 except NotPushed:
-                    if not left:
+                    if on_refusal == "raise":
                         raise
                     forget(stack, job)
-                    _push(stack, inventory, load, host, nodes, detach)
-                    if left == 1:
-                        ready = None  # data or environment were removed meanwhile
+                    if on_refusal == "push":
+                        _push(stack, inventory, load, host, nodes, detach)
+                    else:
+                        ready = None  # data or environment were removed meanwhile: stage again
         except (NodeUnreachable, StepTimeout):
             if detach.phase == "sent":
                 output.progress(
