@@ -80,7 +80,7 @@ def make(request: EnvironmentRequest, folder: str, lock: int, report: Report) ->
     if request["conda"]:
 
         def rattler() -> str:
-            return find_rattler(tools, uv(), env, indexes, sent, report)
+            return find_rattler(tools, uv(), env, indexes, sent, [lock], report)
 
         channels = [store.path(snapshot) for snapshot in request["channels"]]
         install_conda(request, folder, channels, store.root, rattler, index.certificates, [lock], report)
@@ -89,7 +89,7 @@ def make(request: EnvironmentRequest, folder: str, lock: int, report: Report) ->
     if request["requirements"]:
         _install_packages(uv(), request, folder, env, lock, report)
     if request["conda"]:
-        finish_conda(folder, report)
+        finish_conda(folder, [lock], report)
 
 
 def _make_venv(uv: str, wanted: str, folder: str, env: Mapping[str, str], lock: int, report: Report) -> None:
@@ -108,7 +108,7 @@ def _make_venv(uv: str, wanted: str, folder: str, env: Mapping[str, str], lock: 
         )
         raise Failed(reason, error.lines) from error
     if not python.path:
-        compile_modules(f"{folder}/bin/python", f"{folder}/python", report)
+        compile_modules(f"{folder}/bin/python", f"{folder}/python", [lock], report)
 
 
 def _install_packages(

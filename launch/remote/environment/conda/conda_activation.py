@@ -10,7 +10,7 @@ import glob
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from launch.remote.base.files import replace_file
 from launch.remote.environment import build
@@ -25,14 +25,15 @@ _NOT_RANKS = ("PATH", "HOME")
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
-def write_activation(folder: str, report: Report) -> None:
-    """Find what activating the environment in ``folder`` sets; write it there. Raise :class:`Failed`."""
+def write_activation(folder: str, keep_open: Sequence[int], report: Report) -> None:
+    """Find what activating the environment in ``folder`` sets; write it there. The shell inherits
+    ``keep_open``. Raise :class:`Failed`."""
     before = {**_of_packages(folder), "CONDA_PREFIX": folder}
     scripts = sorted(glob.glob(os.path.join(glob.escape(folder), "etc/conda/activate.d/*.sh")))
     found = dict(before)
     if scripts:
         base = {"PATH": f"{folder}/bin:{_PATH}", "HOME": os.path.expanduser("~")}
-        after = _after({**base, **before}, report)
+        after = _after({**base, **before}, keep_open, report)
         names = ", ".join(os.path.basename(script) for script in scripts)
         if not after:
             raise Failed(
@@ -73,11 +74,10 @@ def _of_packages(folder: str) -> dict[str, str]:
     return found
 
 
-def _after(env: Mapping[str, str], report: Report) -> dict[str, str]:
+def _after(env: Mapping[str, str], keep_open: Sequence[int], report: Report) -> dict[str, str]:
     """Return the variables after the packages' scripts."""
     with tempfile.NamedTemporaryFile() as out:
-        build.run(
-            "reading the packages' activate.d", ["bash", "-c", _READ, out.name], env, report, steps=("note:",)
-        )
+        what, argv = "reading the packages' activate.d", ["bash", "-c", _READ, out.name]
+        build.run(what, argv, env, report, steps=("note:",), keep_open=keep_open)
         pairs = out.read().decode("utf-8", "surrogateescape").split("\0")
     return dict(pair.split("=", 1) for pair in pairs if "=" in pair)

@@ -7,7 +7,7 @@ import ctypes
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from launch.remote.base.files import replace_file
 from launch.remote.environment import build
@@ -137,18 +137,20 @@ def install_conda(
         raise Failed(f"{what} left no bin/python: its package python is not a Python for Linux")
 
 
-def compile_modules(python: str, folder: str, report: Report) -> None:
-    """Compile all modules below ``folder`` by the Python at ``python``. Raise :class:`Failed`."""
+def compile_modules(python: str, folder: str, keep_open: Sequence[int], report: Report) -> None:
+    """Compile all modules below ``folder`` by the Python at ``python``, which inherits ``keep_open``. Raise
+    :class:`Failed`."""
     what = "compiling modules"
     report(what)
-    build.run(what, [python, "-I", "-c", COMPILE, folder], os.environ, report, steps=("note:",))
+    argv = [python, "-I", "-c", COMPILE, folder]
+    build.run(what, argv, os.environ, report, steps=("note:",), keep_open=keep_open)
 
 
-def finish_conda(folder: str, report: Report) -> None:
-    """Compile all modules, and write what activation sets and which packages were installed. Raise
-    :class:`Failed`."""
-    compile_modules(os.path.join(folder, "bin", "python"), os.path.join(folder, "lib"), report)
-    write_activation(folder, report)
+def finish_conda(folder: str, keep_open: Sequence[int], report: Report) -> None:
+    """Compile all modules, and write what activation sets and which packages were installed; tools inherit
+    ``keep_open``. Raise :class:`Failed`."""
+    compile_modules(os.path.join(folder, "bin", "python"), os.path.join(folder, "lib"), keep_open, report)
+    write_activation(folder, keep_open, report)
     replace_file(os.path.join(folder, _EXPLICIT), _explicit(folder).encode(), mode=0o644)
 
 

@@ -30,6 +30,7 @@ WHEELS = {
 """By machine, the wheel of the pinned version and its SHA-256: https://pypi.org/project/py-rattler/#files."""
 PYTHON = ">=3.10"
 """The Pythons that these wheels are for."""
+_UNFINISHED = ".new-"
 _PROGRAMS = ("mamba", "micromamba", "conda")
 
 
@@ -62,9 +63,11 @@ def find_rattler(
     env: Mapping[str, str],
     indexes: Iterable[Index],
     folders: Iterable[str],
+    keep_open: Sequence[int],
     report: Report,
 ) -> str:
-    """Return the Python that has py-rattler; make it once below ``tools``. Raise :class:`Failed`."""
+    """Return the Python that has py-rattler; make it once below ``tools``, by tools that inherit
+    ``keep_open``. Raise :class:`Failed`."""
     home = os.path.join(tools, f"py-rattler-{RATTLER}")
     python = os.path.join(home, "bin", "python")
     if os.access(python, os.X_OK):
@@ -73,22 +76,32 @@ def find_rattler(
     with open(f"{home}.lock", "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not os.access(python, os.X_OK):  # another launch has made it meanwhile, and runs it
-            _make_rattler(tools, home, uv, env, rattler_wheel(indexes, folders, report), report)
+            for name in os.listdir(tools):
+                if name.startswith(_UNFINISHED):  # of a killed build, whose tools would hold the lock
+                    shutil.rmtree(os.path.join(tools, name), ignore_errors=True)
+            wheel = rattler_wheel(indexes, folders, report)
+            _make_rattler(tools, home, uv, env, wheel, [*keep_open, lock.fileno()], report)
     return python
 
 
 def _make_rattler(
-    tools: str, home: str, uv: str, env: Mapping[str, str], wheel: tuple[str, bytes], report: Report
+    tools: str,
+    home: str,
+    uv: str,
+    env: Mapping[str, str],
+    wheel: tuple[str, bytes],
+    keep_open: Sequence[int],
+    report: Report,
 ) -> None:
     name, data = wheel
-    with tempfile.TemporaryDirectory(dir=tools, prefix=".new-") as work:
+    with tempfile.TemporaryDirectory(dir=tools, prefix=_UNFINISHED) as work:
         file, made = os.path.join(work, name), os.path.join(work, "made")
         with open(file, "wb") as stream:
             stream.write(data)
         own = {**env, "UV_PYTHON_INSTALL_DIR": os.path.join(tools, "python")}
         what = "making py-rattler's own environment"
         argv = [uv, "venv", "--quiet", "--no-project", "--python", PYTHON, made]
-        build.run(what, argv, own, report, steps=("Downloading",))
+        build.run(what, argv, own, report, steps=("Downloading",), keep_open=keep_open)
         argv = [
             uv,
             "pip",
@@ -100,6 +113,6 @@ def _make_rattler(
             f"{made}/bin/python",
             file,
         ]
-        build.run(what, argv, own, report, steps=("Downloading",))
+        build.run(what, argv, own, report, steps=("Downloading",), keep_open=keep_open)
         shutil.rmtree(home, ignore_errors=True)  # without a Python: what the system has removed since
         os.rename(made, home)

@@ -20,7 +20,7 @@ def prefix(tmp_path: Path) -> Path:
 
 def found(prefix: Path) -> tuple[dict[str, str], list[str]]:
     lines: list[str] = []
-    write_activation(str(prefix), lambda text, *_: lines.append(text))
+    write_activation(str(prefix), [], lambda text, *_: lines.append(text))
     return activated(str(prefix)), lines
 
 
