@@ -12,6 +12,7 @@ from pathlib import Path
 
 from launch.environment.curated import CURATED, curated_image, curated_name
 from launch.environment.environment_spec import Bare, Environment, ImageEnvironment
+from launch.environment.named_files import ENDINGS, FOLDER, named_files
 from launch.errors import InputErrors
 from launch.jobfile import values
 from launch.jobfile.environment_block import read_mapping
@@ -21,8 +22,6 @@ from launch.jobfile.yaml_source import compose
 
 __all__ = ["resolve"]
 
-_FOLDER = "environments"
-_ENDINGS = (".yml", ".yaml")
 _MICROSOFT = ("", "azureml")
 """Registries that can have a curated environment: the workspace's own, and Microsoft's."""
 
@@ -34,11 +33,9 @@ def resolve(found: Environment | NamedEnvironment | None, folders: Sequence[Path
     """
     if not isinstance(found, NamedEnvironment):
         return found
-    for folder in folders:
-        for ending in _ENDINGS:
-            path = folder / _FOLDER / f"{found.name}{ending}"
-            if path.is_file():
-                return _read(found, path)
+    path = named_files(folders).get(found.name)
+    if path is not None:
+        return _read(found, path)
     image = curated_image(found.name, found.version) if found.registry in _MICROSOFT else None
     if image is None:
         raise _unknown(found, folders)
@@ -70,12 +67,11 @@ def _read(named: NamedEnvironment, path: Path) -> Environment:
 
 
 def _unknown(named: NamedEnvironment, folders: Sequence[Path]) -> Exception:
-    own = [path.stem for folder in folders for path in sorted((folder / _FOLDER).glob("*.y*ml"))]
-    close = values.nearest(named.name, own) or values.nearest(curated_name(named.name), CURATED)
-    where = " or ".join(dict.fromkeys(str(folder / _FOLDER) for folder in folders))
-    problem = (
-        f"there is no {named.name}{_ENDINGS[0]} in {where}, nor does Microsoft have a known image for it"
+    close = values.nearest(named.name, list(named_files(folders))) or values.nearest(
+        curated_name(named.name), CURATED
     )
+    where = " or ".join(dict.fromkeys(str(folder / FOLDER) for folder in folders))
+    problem = f"there is no {named.name}{ENDINGS[0]} in {where}, nor does Microsoft have a known image for it"
     meant = f"did you mean {close}? Else write" if close else "write"
     return named.wrong(
         problem, f"{meant} that file in Azure ML's format, name an image, or launch with --environment bare"

@@ -31,6 +31,7 @@ _SOURCES = {
     **dict.fromkeys(("requirements", "conda", "find_links", "registry_token", "sas_file"), FILES),
     **{"stack": ":stacks", "job": ":jobs", "nodes": ":nodes", "node": ":nodes", "help": ":tasks"},
     **{"environment_id": ":environments", "image.build.stack": ":image-stacks"},
+    "environment": ":named-environments",
 }
 """Where the values of an argument come from, by its name, or by task and name where a task means another."""
 
@@ -105,6 +106,8 @@ def _values(table: Mapping[str, Any], source: Any, typed: str, stack: str | None
     elif source == ":environments":
         notes = (path for folder in _folders(table, stack) for path in folder.glob("environments/*"))
         found = [(path.name, path.read_text()) for path in sorted(notes)]
+    elif source == ":named-environments":
+        found = _named_environments(_project(table))
     elif source == ":image-stacks":
         project = _project(table)
         found = [(name, "") for name in sorted(_configured(project / IMAGE_PROGRAM))] if project else ()
@@ -134,6 +137,15 @@ def _stacks(project: Path | None) -> list[tuple[str, str]]:
         return []
     up = {path.parent.name for path in (project / ".ranklift").glob(f"*/{inventory.INVENTORY_FILE}")}
     return [(name, "has nodes" if name in up else "not up") for name in sorted(up | _configured(project))]
+
+
+def _named_environments(project: Path | None) -> list[tuple[str, str]]:
+    from launch.environment.curated import CURATED
+    from launch.environment.named_files import named_files
+
+    own = named_files([Path.cwd(), *([] if project is None else [project])])
+    files = [(name, str(path)) for name, path in own.items()]
+    return [("bare", "the nodes as they are"), *files, *((name, "Microsoft's image") for name in CURATED)]
 
 
 def _configured(program: Path) -> set[str]:

@@ -53,6 +53,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         os.utime(note, (1e9 - age, 1e9 - age))
     (own / "fabfile.py").write_text(FABFILE)
     (own / "train my.py").write_text("")
+    (own / "environments").mkdir()
+    (own / "environments" / "big.yml").write_text("name: big\n")
     (top / "home").mkdir()
     (top / "bin").mkdir()
     (top / "bin" / "fab").symlink_to(FAB)
@@ -116,6 +118,8 @@ def offered(table: Any, *words: str) -> list[str]:
         (["launch.torch", "--rdzv-backend=c"], ["--rdzv-backend=c10d"]),
         (["launch.torch", "--runtime", ""], ["docker", "enroot", "charliecloud"]),
         (["launch", "job.yml", "--runtime", "e"], ["enroot"]),
+        (["launch.torch", "--environment", "b"], ["bare", "big"]),
+        (["launch", "job.yml", "--environment=sklearn-1.5"], ["--environment=sklearn-1.5"]),
         (["rehearsal.fault", "evi"], ["evict"]),
         (["launch", ""], [":files"]),
         (["launch.torch", "tr"], [":files"]),
