@@ -76,8 +76,12 @@ def _own_root() -> str:
     return os.path.join(os.path.expanduser("~"), ".ranklift")
 
 
+def _shared_root(folder: str) -> str:
+    return os.path.join(folder, f"ranklift-{os.getuid()}")
+
+
 def _open_shared(folder: str) -> Store:
-    root = os.path.join(folder, f"ranklift-{os.getuid()}")
+    root = _shared_root(folder)
     if not _is_mounted(folder):
         remedy = "`fab status` shows the nodes that lack it; `fab replace NODE` makes another one"
         raise FetchError(faults.DISK, f"{folder} is not mounted on this node: {remedy}")
@@ -205,7 +209,7 @@ def _full(store: Store, needed: int, bound: int | None) -> str:
 def list_data(shared: str = "") -> DataListing:
     """Return what this node and the ``shared`` folder hold, also what a killed staging has left."""
     stores = [(open_cache(), False)]
-    if shared and _is_mounted(shared):
+    if shared and _is_mounted(shared) and os.path.isdir(_shared_root(shared)):
         stores.append((open_cache(shared), True))
     jobs = used_here()
     listed = [

@@ -109,6 +109,8 @@ def test_data_are_listed_beside_the_nodes_own_and_removed_alone(
     assert {one["id"] for one in listed.values()} == {data["id"]}
     assert (listed[True]["bytes"], listed[True]["is_whole"]) == (MiB, True)
     assert [one["shared"] for one in cache.list_data("/no/such")["data"]] == [False]
+    assert [one["shared"] for one in cache.list_data("/dev")["data"]] == [False], "nobody has staged there"
+    assert not Path(f"/dev/ranklift-{os.getuid()}").exists()
     with os.fdopen(hold(str(nodes.shared_data(data["id"])))):
         assert data["id"] in cache.remove_data([data["id"]], shared)["kept"]
     assert cache.remove_data([data["id"]], shared) == {"kept": {}}
