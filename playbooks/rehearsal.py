@@ -117,13 +117,17 @@ def env(context: Context) -> None:
         "nodes": "names, instance ids and ranges of both: 0-3,node000007; all; any:2",
         "after": "number of requests, operations or nodes that pass first",
         "count": "number of hits (default: the kind's, else until it is cleared)",
-        "rate": "MB per second",
+        "rate": "MB per second; of a link, Gb/s",
+        "state": "of a device: see its kind",
+        "device": "place of the InfiniBand device or GPU on its node (default: 0, the first)",
+        "counter": "file below the device's ports/1/counters, or carrier_down_count",
+        "code": "of the Xid, such as 79",
         "seconds": "length of a notice, a pause or an outage; for clock, how far it is off",
     },
     positional=["kind"],
     iterable=["kind"],
 )
-def fault(
+def fault(  # noqa: PLR0913, PLR0917 - its parameters are its options
     context: Context,
     kind: list[str] | None = None,
     nodes: str | None = None,
@@ -131,6 +135,10 @@ def fault(
     count: str | None = None,
     seconds: str | None = None,
     rate: str | None = None,
+    state: str | None = None,
+    device: str | None = None,
+    counter: str | None = None,
+    code: str | None = None,
     stack: str | None = None,
 ) -> None:
     """Inject, list or clear faults of the rehearsed Azure and its nodes."""
@@ -150,6 +158,10 @@ def fault(
         count=number("--count", count, "times") if count is not None else None,
         seconds=_seconds(seconds) if seconds is not None else None,
         rate=number("--rate", rate, "MB per second", "give 1 or more", low=1) if rate is not None else None,
+        state=state,
+        device=number("--device", device, "devices") if device is not None else None,
+        counter=counter,
+        code=number("--code", code, "Xids", "give 1 or more", low=1) if code is not None else None,
     )
     chosen = open_from(context, stack)
     if name in get_args(VmFault):

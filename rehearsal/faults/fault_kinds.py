@@ -19,7 +19,7 @@ class FaultKind:
     does: str
     """Description for ``--help`` and lists."""
     takes: tuple[str, ...] = ()
-    """Options: ``nodes``, ``after``, ``count``, ``seconds``, ``rate``."""
+    """Options: fields of :class:`FaultSpec`."""
     needs: tuple[str, ...] = ()
     """Options that must be given."""
     count: int | None = None
@@ -27,6 +27,8 @@ class FaultKind:
     seconds: float | None = None
     lasts: bool = False
     """Whether ``seconds`` is how long it lasts."""
+    states: tuple[str, ...] = ()
+    """Values of ``state``."""
 
 
 _ALL = (
@@ -34,6 +36,39 @@ _ALL = (
     FaultKind("partition", "its link goes down", ("nodes",), ("nodes",)),
     FaultKind("heal", "the link comes back", ("nodes",), ("nodes",)),
     FaultKind("evict", "Preempt notice, then the VM is gone", ("nodes", "seconds"), ("nodes",), seconds=30.0),
+    FaultKind(
+        "hca",
+        "an InfiniBand device's link is in --state: down, init, polling, or active again",
+        ("nodes", "state", "device"),
+        ("nodes", "state"),
+        states=("down", "init", "polling", "active"),
+    ),
+    FaultKind(
+        "rate", "an InfiniBand device's link has --rate Gb/s", ("nodes", "rate", "device"), ("nodes", "rate")
+    ),
+    FaultKind(
+        "pkey", "an InfiniBand device lacks the cluster's partition key", ("nodes", "device"), ("nodes",)
+    ),
+    FaultKind(
+        "counter",
+        "a --counter of an InfiniBand device, such as link_downed, has grown to --count",
+        ("nodes", "counter", "count", "device"),
+        ("nodes", "counter", "count"),
+    ),
+    FaultKind(
+        "gpu",
+        "a GPU is in --state: lost, ecc, remap (failed), hot, throttled, recovery (needed), no-persistence, "
+        "missing (to its driver), absent (from the bus, too), hang (the driver does), or healthy again",
+        ("nodes", "state", "device"),
+        ("nodes", "state"),
+        states=(
+            *("lost", "ecc", "remap", "hot", "throttled", "recovery", "no-persistence", "missing", "absent"),
+            *("hang", "healthy"),
+        ),
+    ),
+    FaultKind(
+        "xid", "a GPU's error --code in the kernel's log", ("nodes", "code", "device"), ("nodes", "code")
+    ),
     FaultKind("clock", "its clock is off by --seconds", ("nodes", "seconds"), ("nodes", "seconds")),
     FaultKind("no-boot", "a node never answers", ("nodes", "after", "count"), count=1),
     FaultKind("cloud-init", "cloud-init fails on a node", ("nodes", "after", "count"), count=1),
@@ -107,7 +142,12 @@ class FaultSpec:
     count: int | None = None
     seconds: float | None = None
     rate: int | None = None
-    """MB per second."""
+    """MB per second; for a link, Gb/s."""
+    state: str | None = None
+    device: int | None = None
+    """Place of the InfiniBand device or GPU on its node; ``None`` is the first."""
+    counter: str | None = None
+    code: int | None = None
     hits: int = 0
     """Number of hits so far."""
 
@@ -122,7 +162,7 @@ class FaultSpec:
         return KINDS[self.kind].lasts and self.seconds is not None and age >= self.seconds
 
     def __str__(self) -> str:
-        """Return its line in a list: kind, options and hits."""
+        """Return kind and options."""
         parts = [self.kind]
         parts += [f"nodes {', '.join(str(number) for number in self.nodes)}"] if self.nodes else []
         for name, value in (
@@ -130,10 +170,14 @@ class FaultSpec:
             ("count", self.count),
             ("seconds", self.seconds),
             ("rate", self.rate),
+            ("state", self.state),
+            ("device", self.device),
+            ("counter", self.counter),
+            ("code", self.code),
         ):
             if value is not None:
-                parts.append(f"{name} {value:g}")
-        return f"{'; '.join(parts)}: hit {self.hits} times"
+                parts.append(f"{name} {value}" if isinstance(value, str) else f"{name} {value:g}")
+        return "; ".join(parts)
 
 
 def fault_spec(kind: str, **given: Any) -> FaultSpec:
@@ -155,8 +199,15 @@ def fault_spec(kind: str, **given: Any) -> FaultSpec:
             raise InputError(f"--{name}", value, f"does not apply to {kind}", f"its options: {options}")
     for name in found.needs:
         if name not in present:
-            remedy = "name the nodes by instance id, as in 0-3,7" if name == "nodes" else "give a number"
+            remedy = {
+                "nodes": "name the nodes by instance id, as in 0-3,7",
+                "state": f"give one of {', '.join(found.states)}",
+                "counter": "give the name of its file, as in link_downed",
+            }.get(name, "give a number")
             raise InputError(f"--{name}", None, f"is missing: {found.does}", remedy)
+    if "state" in present and present["state"] not in found.states:
+        known = ", ".join(found.states)
+        raise InputError("--state", present["state"], f"is not a state of {kind}", f"use one of {known}")
     if present.get("seconds", 1.0) <= 0 and kind != "clock":
         raise InputError(
             "--seconds", present["seconds"], "must be more than 0", "leave it out for the default"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from launch.errors import InputError
 from rehearsal.hardware.devices import LinkState, NodeDevices, RdmaDevice
 
-__all__ = ["COUNTERS", "KERNEL_LOG", "NVML_STATE", "device_files", "device_links", "rate_text"]
+__all__ = ["CARRIER", "COUNTERS", "KERNEL_LOG", "NVML_STATE", "device_files", "device_links", "rate_text"]
 
 KERNEL_LOG = "module/printk/kmsg"
 """Where a node keeps what its ``/dev/kmsg`` shows; not a file of the kernel's own."""
@@ -49,6 +49,8 @@ COUNTERS = (
     *("port_xmit_data", "port_xmit_discards", "port_xmit_packets", "port_xmit_wait", "symbol_error"),
     *("unicast_rcv_packets", "unicast_xmit_packets"),
 )
+CARRIER = "carrier_down_count"
+"""How often the link of the device's network interface went down."""
 _HARDWARE_COUNTERS = (
     *("duplicate_request", "implied_nak_seq_err", "lifespan", "local_ack_timeout_err", "out_of_buffer"),
     *("out_of_sequence", "packet_seq_err", "req_cqe_error", "resp_cqe_error", "rnr_nak_retry_err"),
@@ -75,7 +77,8 @@ def device_files(devices: NodeDevices) -> dict[str, str]:
         infiniband = device.link_layer == "InfiniBand"
         files |= _pci(device.address, _MELLANOX, device.id, _INFINIBAND if infiniband else _ETHERNET)
         if infiniband:
-            files[f"{_PCI}/{device.address}/net/ib{number}/carrier_down_count"] = "0\n"
+            path = f"{_PCI}/{device.address}/net/ib{number}/{CARRIER}"
+            files[path] = f"{dict(device.counters).get(CARRIER, 0)}\n"
         files |= {f"class/infiniband/{device.name}/{name}": text for name, text in _device(device).items()}
     for number in range(devices.nvme):
         files[f"class/nvme/nvme{number}/model"] = "Microsoft NVMe Direct Disk v2           \n"

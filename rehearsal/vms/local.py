@@ -13,7 +13,7 @@ import ipaddress
 import json
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +189,7 @@ class LocalMachines:
             for name in known:
                 _drain(found, name)
                 del found.machines[name]
+                found.devices.pop(name, None)
             self._write_hosts(found)
             for name in known:
                 await asyncio.to_thread(remove_tree, found.folder / name)
@@ -261,9 +262,11 @@ class LocalMachines:
                 await asyncio.to_thread(make_clock, found.folder / "vnet" / CLOCK)
             await found.client.request("clock", names=names, seconds=round(seconds))
 
-    def devices(self, network: str, name: str) -> NodeDevices:
-        """Return what a VM shows of its devices."""
-        return self._find(network).devices[name]
+    def devices(self, network: str, name: str) -> NodeDevices | None:
+        """Return what a VM shows of its devices; another object once it booted again, None for one that is
+        gone."""
+        found = self._networks.get(network)
+        return found.devices.get(name) if found is not None else None
 
     async def show_devices(self, network: str, name: str, devices: NodeDevices) -> None:
         """Let a VM show other devices from now on."""
@@ -326,7 +329,7 @@ class LocalMachines:
         return [self._spec(network, machine, configs[machine.name]) for machine in machines]
 
     def _spec(self, network: _Network, machine: Machine, config: CloudConfig) -> dict[str, Any]:
-        devices = network.devices[machine.name] = booted_devices(machine, self._is_hit)
+        devices = network.devices[machine.name] = replace(booted_devices(machine, self._is_hit))
         if devices.has_driver:
             build_library("nvml.c", self._settings.disks / DRIVER / "libnvidia-ml.so.1")
         return asdict(

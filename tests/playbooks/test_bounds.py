@@ -57,6 +57,8 @@ OPTIONS: dict[str, list[tuple[str, str]]] = {
     "count": [(HUGE, "--count = 99999999999: must be at most 1000000")],
     "seconds": [(HUGE, DAYS), (f"-{HUGE}", DAYS)],
     "rate": [(HUGE, "--rate = 99999999999: must be at most 1000000")],
+    "device": [(HUGE, "--device = 99999999999: must be at most 1000000"), (ENDLESS, "at most")],
+    "code": [(HUGE, "--code = 99999999999: must be at most 1000000")],
 }
 """By option: values that are too large, and the problem in their errors."""
 
@@ -64,7 +66,7 @@ TEXTS = {
     *("stack", "job", "into", "line", "file", "env", "set", "name", "mpi", "mpirun_args", "source", "python"),
     *("rdzv_backend", "grep", "kind", "node_python", "requirements", "conda", "image", "environment"),
     *("find_links", "runtime", "registry_token", "environment_id"),
-    *("path", "target", "container", "input", "sas_file", "stage", "health"),
+    *("path", "target", "container", "input", "sas_file", "stage", "health", "state", "counter"),
 }
 """Options that take no number."""
 

@@ -26,12 +26,26 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["flood"], "kind = 'flood': no such kind of fault; use one of death, partition, heal, evict, clock"),
+        (
+            ["flood"],
+            "kind = 'flood': no such kind of fault; use one of death, partition, heal, evict, hca",
+        ),
         (["quota", "sku"], "kind = 'quota sku': more than one kind"),
         (["quota", "--seconds", "5"], "--seconds = 5.0: does not apply to quota"),
         (["evict"], "--nodes: is missing"),
         (["evict", "--nodes", "0-"], "--nodes = '0-': '0-' is not a range"),
         (["clock", "--nodes", "1"], "--seconds: is missing"),
+        (["gpu", "--nodes", "1"], "--state: is missing"),
+        (
+            ["gpu", "--nodes", "1", "--state", "tired"],
+            "--state = 'tired': is not a state of gpu; use one of lost,",
+        ),
+        (
+            ["hca", "--nodes", "1", "--state", "down", "--device", "-1"],
+            "--device = -1: must be at least 0",
+        ),
+        (["xid", "--nodes", "1", "--code", "all"], "--code = 'all': is not a number of Xids"),
+        (["counter", "--nodes", "1", "--count", "4"], "--counter: is missing"),
         (["throttle", "--count", "often"], "--count = 'often': is not a number of times"),
         (["throttle", "--seconds", "soon"], "--seconds = 'soon': is not a duration"),
         (["quota"], "is not running; run fab rehearsal.start"),

@@ -6,8 +6,9 @@ import asyncio
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,30 +16,38 @@ from launch.errors import InputError, ReplaceNodeError
 from rehearsal.faults.arm_faults import ArmFaults
 from rehearsal.faults.fault_kinds import fault_spec
 from rehearsal.faults.node_faults import NodeFaults
+from rehearsal.hardware.devices import NodeDevices, devices_of
 from tests.rehearsal.bodies import SCALE_SET, build
 from tests.rehearsal.doubles import BASE, Endpoint, RecordingMachines
 from tests.rehearsal.node_lab import NETWORK, lab
 
 
 @dataclass
-class Clocks:
-    """Remembers whose clocks are wrong."""
+class Parts:
+    """Remembers whose clocks are wrong, and what each node shows."""
 
     off: dict[str, float] = field(default_factory=dict)
+    shown: dict[str, NodeDevices] = field(default_factory=dict)
 
     async def clock(self, network: str, names: list[str], seconds: float) -> None:
         self.off.update(dict.fromkeys(names, seconds))
 
+    def devices(self, network: str, name: str) -> NodeDevices | None:
+        return self.shown.get(name)
+
+    async def show_devices(self, network: str, name: str, devices: NodeDevices) -> None:
+        self.shown[name] = devices
+
 
 @pytest.fixture
-def clocks() -> Clocks:
-    return Clocks()
+def parts() -> Parts:
+    return Parts()
 
 
 @pytest.fixture
-def node_faults(azure: Endpoint, clocks: Clocks) -> Iterator[NodeFaults]:
+def node_faults(azure: Endpoint, parts: Parts) -> Iterator[NodeFaults]:
     build(azure)
-    made = NodeFaults(azure.services, clocks, ArmFaults())
+    made = NodeFaults(azure.services, parts, ArmFaults())
     yield made
     azure.run(made.close())
 
@@ -92,15 +101,144 @@ def test_all_may_be_evicted(azure: Endpoint, node_faults: NodeFaults) -> None:
 
 
 def test_clocks_are_wrong_until_all_is_cleared(
-    azure: Endpoint, node_faults: NodeFaults, clocks: Clocks
+    azure: Endpoint, node_faults: NodeFaults, parts: Parts
 ) -> None:
     azure.run(node_faults.inject(fault_spec("clock", nodes=(1,), seconds=-90.0), "lab"))
     azure.run(node_faults.inject(fault_spec("quota"), "lab"))
-    assert clocks.off == {"node000001": -90.0}
+    assert parts.off == {"node000001": -90.0}
     assert node_faults.listed() == ["quota: hit 0 times", "clock: wrong on node000001"]
     assert azure.run(node_faults.clear()) == ["quota", "clock"]
-    assert clocks.off == {"node000001": 0.0}
+    assert parts.off == {"node000001": 0.0}
     assert node_faults.listed() == []
+
+
+@pytest.fixture
+def h100(parts: Parts) -> NodeDevices:
+    """Let all nodes have the devices of a size; return them."""
+    parts.shown |= {
+        f"node00000{number}": replace(devices_of("Standard_ND96isr_H100_v5")) for number in range(3)
+    }
+    return devices_of("Standard_ND96isr_H100_v5")
+
+
+def test_sick_devices_are_listed_and_well_again_when_all_is_cleared(
+    azure: Endpoint, node_faults: NodeFaults, parts: Parts, h100: NodeDevices
+) -> None:
+    ordered = fault_spec("hca", nodes=(0, 2), state="down", device=3)
+    assert azure.run(node_faults.inject(ordered, "lab")) == ["node000000", "node000002"]
+    azure.run(node_faults.inject(fault_spec("gpu", nodes=(0,), state="lost"), "lab"))
+    assert node_faults.listed() == [
+        "hca; state down; device 3: on node000000, node000002",
+        "gpu; state lost: on node000000",
+    ]
+    assert [parts.shown["node000000"].rdma[place].state for place in (2, 3)] == ["active", "down"]
+    assert parts.shown["node000000"].gpus[0].lost
+    assert parts.shown["node000001"] == h100
+    assert azure.run(node_faults.clear()) == ["hca", "gpu"]
+    assert list(parts.shown.values()) == [h100] * 3
+    assert node_faults.listed() == []
+
+
+def test_a_device_has_one_state_and_can_be_made_well_alone(
+    azure: Endpoint, node_faults: NodeFaults, parts: Parts, h100: NodeDevices
+) -> None:
+    for state in ("hot", "ecc"):
+        azure.run(node_faults.inject(fault_spec("gpu", nodes=(1,), state=state, device=5), "lab"))
+    gpu = parts.shown["node000001"].gpus[5]
+    assert (gpu.celsius, gpu.double_bit_errors) == (h100.gpus[5].celsius, 1)
+    azure.run(node_faults.inject(fault_spec("xid", nodes=(1,), code=48, device=5), "lab"))
+    azure.run(node_faults.inject(fault_spec("gpu", nodes=(1,), state="healthy", device=5), "lab"))
+    assert node_faults.listed() == ["xid; device 5; code 48: on node000001"]
+    assert parts.shown["node000001"] == replace(h100, xids=((48, h100.gpus[5].address),))
+
+
+def test_a_node_that_booted_again_or_is_gone_has_no_faults(
+    azure: Endpoint, node_faults: NodeFaults, parts: Parts, h100: NodeDevices
+) -> None:
+    azure.run(node_faults.inject(fault_spec("pkey", nodes=(0, 1)), "lab"))
+    parts.shown["node000000"] = replace(h100)
+    del parts.shown["node000001"]
+    assert node_faults.listed() == []
+    azure.run(node_faults.inject(fault_spec("hca", nodes=(0,), state="init"), "lab"))
+    assert parts.shown["node000000"].rdma[0].keys == h100.rdma[0].keys
+
+
+@pytest.mark.parametrize(
+    ("size", "fault", "refused"),
+    [
+        ("HC44rs", {"kind": "gpu", "state": "lost"}, "--nodes = 'node000001': has no NVIDIA GPU"),
+        ("ND96isr_MI300X_v5", {"kind": "xid", "code": 79}, "--nodes = 'node000001': has no NVIDIA GPU"),
+        (
+            "NC48ads_A100_v4",
+            {"kind": "hca", "state": "down"},
+            "--nodes = 'node000001': has no InfiniBand device",
+        ),
+        ("HC44rs", {"kind": "pkey", "device": 1}, "--device = 1: node000001 has 1 InfiniBand device; use 0"),
+        (
+            "ND40rs_v2",
+            {"kind": "gpu", "state": "hot", "device": 8},
+            "--device = 8: .* 8 NVIDIA GPUs; use 0 to 7",
+        ),
+        (
+            "ND40rs_v2",
+            {"kind": "gpu", "state": "remap"},
+            "--state = 'remap': GPUs of node000001 do not remap rows",
+        ),
+        ("HC44rs", {"kind": "rate", "rate": 99}, "--rate = 99: is not the rate of a link"),
+        (
+            "HC44rs",
+            {"kind": "counter", "counter": "errors", "count": 9},
+            "--counter = 'errors': no such counter",
+        ),
+    ],
+)
+def test_what_a_node_does_not_have_cannot_be_sick_and_no_node_is_changed(
+    azure: Endpoint,
+    node_faults: NodeFaults,
+    parts: Parts,
+    h100: NodeDevices,
+    size: str,
+    fault: dict[str, Any],
+    refused: str,
+) -> None:
+    parts.shown["node000001"] = devices_of(f"Standard_{size}")
+    before = dict(parts.shown)
+    with pytest.raises(InputError, match=f"^{refused}"):
+        azure.run(node_faults.inject(fault_spec(nodes=(0, 1), **fault), "lab"))
+    assert parts.shown == before
+
+
+def test_a_node_that_does_not_run_cannot_be_sick(
+    azure: Endpoint, node_faults: NodeFaults, recorded: RecordingMachines, h100: NodeDevices
+) -> None:
+    azure.run(node_faults.inject(fault_spec("evict", nodes=(0,), seconds=600.0), "lab"))
+    recorded.dead.add("node000002")
+    with pytest.raises(InputError, match=r"^--nodes = 'node000002': does not run"):
+        azure.run(node_faults.inject(fault_spec("pkey", nodes=(2,)), "lab"))
+
+
+@pytest.mark.parametrize(
+    ("given", "refused"),
+    [
+        ({"kind": "hca", "nodes": (1,)}, "--state: is missing: .*; give one of down, init, polling, active"),
+        (
+            {"kind": "hca", "nodes": (1,), "state": "lost"},
+            "--state = 'lost': is not a state of hca; use one of down,",
+        ),
+        ({"kind": "gpu", "state": "lost"}, "--nodes: is missing"),
+        (
+            {"kind": "counter", "nodes": (1,), "count": 4},
+            "--counter: is missing: .*; give the name of its file",
+        ),
+        (
+            {"kind": "xid", "nodes": (1,), "code": 79, "state": "lost"},
+            "--state = 'lost': does not apply to xid",
+        ),
+    ],
+)
+def test_a_fault_of_a_device_that_is_not_whole_is_refused(given: dict[str, Any], refused: str) -> None:
+    with pytest.raises(InputError, match=f"^{refused}"):
+        fault_spec(**given)
 
 
 @pytest.mark.parametrize(("nodes", "group", "named"), [((7,), "lab", "--nodes"), ((0,), "other", "--stack")])

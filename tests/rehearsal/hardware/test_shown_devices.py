@@ -8,6 +8,7 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
+from rehearsal.hardware.devices import NodeDevices
 from tests.rehearsal.node_lab import NETWORK, Lab, lab
 
 NODE_PYTHON = Path(__file__).resolve().parents[3] / ".venv-node"
@@ -52,6 +53,13 @@ async def boot(it: Lab, *sizes: str) -> None:
     await it.machines.boot(NETWORK, machines)
     for number, machine in enumerate(machines):
         await it.machines.forward(NETWORK, (it.address, 50000 + number), (machine.private_ip, 22))
+
+
+def shown(it: Lab) -> NodeDevices:
+    """Return what the first node shows."""
+    found = it.machines.devices(NETWORK, "node000000")
+    assert found is not None
+    return found
 
 
 async def output(it: Lab, number: int, command: str) -> str:
@@ -133,7 +141,7 @@ def test_nvml_answers_with_the_sizes_gpus_and_with_their_faults(tmp_path: Path) 
             ]
             volta = json.loads(await output(it, 1, ask))["gpus"]
             assert [gpu[2] for gpu in volta] == [-3] * 8  # NVML_ERROR_NOT_SUPPORTED
-            devices = it.machines.devices(NETWORK, "node000000")
+            devices = shown(it)
             lost, sick, missing, *others = devices.gpus
             sick = replace(sick, double_bit_errors=2, remap_failed=True, clock_reasons=0x40, celsius=95)
             sick = replace(sick, persistent=False, recovery=1)
@@ -159,7 +167,7 @@ def test_what_leaves_the_bus_comes_back_and_a_node_that_boots_again_is_as_its_si
     async def story() -> None:
         async with lab(tmp_path, 0) as it:
             await boot(it, *["Standard_ND40rs_v2"] * 2)
-            devices = it.machines.devices(NETWORK, "node000000")
+            devices = shown(it)
             gone = replace(devices.gpus[0], on_bus=False)
             down = replace(devices.rdma[0], state="down")
             broken = replace(devices, gpus=(gone, *devices.gpus[1:]), rdma=(down, *devices.rdma[1:]))
@@ -172,7 +180,7 @@ def test_what_leaves_the_bus_comes_back_and_a_node_that_boots_again_is_as_its_si
             await it.machines.fault(NETWORK, "node000000", "death")
             await boot(it, *["Standard_ND40rs_v2"] * 2)
             assert await output(it, 0, look) == "10\n4: ACTIVE\n0\n"
-            assert it.machines.devices(NETWORK, "node000000") == devices
+            assert shown(it) == devices
 
     asyncio.run(story())
 

@@ -58,6 +58,20 @@ def test_a_link_that_is_not_up_changes_its_ports_files_alone(state: LinkState, f
     assert found == {f"class/infiniband/mlx5_ib0/ports/1/{name}": text for name, text in files.items()}
 
 
+def test_rate_keys_and_counters_are_files_of_the_port() -> None:
+    first, *others = ND40.rdma
+    grown = (("link_downed", 4), ("carrier_down_count", 6))
+    sick = replace(first, gbps=50, keys=(0x7FFF,), counters=grown)
+    port = "class/infiniband/mlx5_ib0/ports/1"
+    assert changed(replace(ND40, rdma=(sick, *others))) == {
+        f"{port}/rate": "50 Gb/sec (2X EDR)\n",
+        f"{port}/pkeys/0": "0x7fff\n",
+        f"{port}/pkeys/1": "0x0000\n",
+        f"{port}/counters/link_downed": "4\n",
+        "bus/pci/devices/0101:00:00.0/net/ib0/carrier_down_count": "6\n",
+    }
+
+
 def test_a_gpu_that_left_the_bus_takes_its_folder_with_it_and_one_that_its_driver_lost_does_not() -> None:
     first, *others = ND40.gpus
     gone = changed(replace(ND40, gpus=(replace(first, on_bus=False), *others)))
