@@ -19,6 +19,7 @@ from launch.job.rank_env import EXPANDED, job_environment, job_paths
 from launch.job.runtime import RUNTIMES
 from launch.job.spec import JobNode, JobSpec
 from launch.launchers.base import Launcher, RankPlan
+from launch.launchers.mpi import Mpi
 from launch.launchers.registry import launcher_of
 from launch.promise import promise_of
 from launch.remote.base import timing
@@ -35,6 +36,7 @@ from launch.remote.base.records import (
 )
 from launch.remote.base.tf_config import FIRST_PORT
 from launch.remote.mpi.base import CommandLine
+from launch.remote.node.infiniband import has_infiniband
 from launch.remote.node.work_dir import NAME as WORK
 
 __all__ = ["JobPlan", "NodePlan", "RankPlan", "job_id", "plan"]
@@ -43,7 +45,7 @@ _INTERPRETERS = re.compile(r"(python[0-9.]*|bash|sh)")
 _SCRIPT = re.compile(r".+\.(py|sh)")
 _NAME = re.compile(r"[^a-z0-9]+")
 _WITHOUT_INFINIBAND = {"NCCL_IB_DISABLE": "1", "NCCL_NET": "Socket"}
-"""Variables by which a user does without InfiniBand."""
+"""Variables by which a user has NCCL do without InfiniBand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,10 +272,8 @@ def plan(
 
 def _probe_order(spec: JobSpec, promise: Promise, nodes: int, *, rehearsed: bool) -> ProbeOrder:
     """Return whether the way between the nodes is proven: not where the user does without InfiniBand. Raise
-    :class:`~launch.errors.InputError` for a probe that has nothing to prove.
-    """
-    without = next((name for name, value in _WITHOUT_INFINIBAND.items() if spec.env.get(name) == value), None)
-    mode: ProbeMode = "off" if spec.probe is False or without else "on" if spec.probe else "auto"
+    :class:`~launch.errors.InputError` for a probe that has nothing to prove."""
+    without = _without_infiniband(spec)
     if spec.probe:
         if not promise.get("hcas"):
             problem, remedy = f"{promise['size']} has no InfiniBand to prove", "leave it out"
@@ -283,7 +283,24 @@ def _probe_order(spec: JobSpec, promise: Promise, nodes: int, *, rehearsed: bool
         if without:
             problem = f"cannot be combined with {without}={spec.env[without]}, which does without InfiniBand"
             raise InputError("probe", None, problem, "give one of the two")
+    mode: ProbeMode = "on" if spec.probe else "auto"
+    if spec.probe is False or without in _WITHOUT_INFINIBAND:
+        mode = "off"
+    elif without:
+        mode = "ranks"
     return {"mode": mode, "rehearsal": int(rehearsed)}
+
+
+def _without_infiniband(spec: JobSpec) -> str:
+    """Return the user's variable by which NCCL, or the MPI of the job, does without InfiniBand; or ""."""
+    for name, value in _WITHOUT_INFINIBAND.items():
+        if spec.env.get(name) == value:
+            return name
+    if spec.kind != Mpi.name:
+        return ""
+    if not has_infiniband(spec.env.get("UCX_TLS", "all")):
+        return "UCX_TLS"
+    return "FI_PROVIDER" if spec.env.get("FI_PROVIDER", "").startswith(("tcp", "sockets")) else ""
 
 
 def _checks(spec: JobSpec, argv: tuple[str, ...], python: str, capability: str) -> Checks:

@@ -117,8 +117,9 @@ class HealthEvent(Timed):
 
 # -- the proof of transport ----------------------------------------------------------------------
 
-ProbeMode = Literal["on", "auto", "off"]
-"""``auto``: when the head uses these nodes together for the first time."""
+ProbeMode = Literal["on", "auto", "ranks", "off"]
+"""``auto``: when the head uses these nodes together for the first time. ``ranks``: no probe, for the user's
+variables keep MPI off InfiniBand, as where MPI only starts NCCL; what NCCL prints is checked."""
 ProbeVerdict = Literal["proven", "refused", "unproven", "omitted"]
 
 

@@ -4,6 +4,7 @@ connection that the program's libraries print has to be InfiniBand."""
 from __future__ import annotations
 
 import os
+import socket
 import time
 
 from launch.remote.base import job_dir
@@ -17,7 +18,7 @@ from launch.remote.probe import probe_plan, proven_nodes
 from launch.remote.probe.transport_stream import TransportStream
 from launch.remote.probe.transport_verdict import Verdict
 
-__all__ = ["probe_transport", "record"]
+__all__ = ["probe_transport"]
 
 _REHEARSAL = "rehearsal"
 """In place of a program, where nodes are remembered because there is nothing to prove."""
@@ -35,7 +36,7 @@ def probe_transport(order: LaunchOrder, state: JobState) -> Outcome | Taken | No
         if known is not None and what == program:
             order.folder.event("probe", **_result("proven", known["transport"], f"by job {known['job']}"))
         elif known is None and what == _REHEARSAL:
-            record(order, _result("omitted", reason=_NO_FABRIC))
+            order.folder.event("probe", **_result("omitted", reason=_NO_FABRIC))
             proven_nodes.remember(proven, plan, what, "")
         if known is not None or what == _REHEARSAL:
             return None
@@ -51,7 +52,7 @@ def probe_transport(order: LaunchOrder, state: JobState) -> Outcome | Taken | No
         verdict = _failed(result)
     found = _result(verdict.verdict, verdict.transport, verdict.reason)
     found["seconds"], found["lines"] = round(time.monotonic() - began, 1), verdict.lines
-    record(order, found)
+    _record(order, found)
     if verdict.verdict == "proven":
         proven_nodes.remember(proven, plan, program, verdict.transport)
         return None
@@ -60,7 +61,7 @@ def probe_transport(order: LaunchOrder, state: JobState) -> Outcome | Taken | No
     return _refusal(plan, verdict)
 
 
-def record(order: LaunchOrder, found: ProbeResult) -> None:
+def _record(order: LaunchOrder, found: ProbeResult) -> None:
     """Keep a result with the job, and print it."""
     order.folder.event("probe", **found)
     words = found["transport"] or f"not proven ({found['verdict']})"
@@ -75,12 +76,19 @@ def _run(order: LaunchOrder, state: JobState) -> tuple[Outcome | Taken, Verdict]
     names = [node["name"] for node in plan["nodes"]]
     stream = TransportStream(folder.path, names, plan["health"]["promise"], reads_all=True)
     try:
-        launched = order._replace(folder=folder, plan=plan, stream=stream)
+        port = _free_port(plan["master_addr"])  # connections of the probe may be left on its port
+        launched = order._replace(folder=folder, plan=plan, stream=stream, port=port)
         result = Attempt(launched, _ProbeState(state)).run()
     finally:
         stream.close()
     ranks = {given["rank"]: node["name"] for node in plan["nodes"] for given in node["ranks"]}
     return result, stream.evidence.verdict(ranks)
+
+
+def _free_port(address: str) -> int:
+    with socket.socket() as one:
+        one.bind((address, 0))
+        return int(one.getsockname()[1])
 
 
 def _failed(result: Outcome) -> Verdict:

@@ -200,7 +200,8 @@ class _Supervisor:
 
     def _probe(self, order: LaunchOrder) -> Outcome | Taken | None:
         """Prove the way between the nodes before the first launch; return what keeps the job from it."""
-        if self._is_probed or not _promises_infiniband(self._plan):
+        is_wanted = _promises_infiniband(self._plan) and self._plan["probe"]["mode"] != "ranks"
+        if self._is_probed or not is_wanted:
             return None
         from launch.remote.head.probe import probe_transport  # one job in many needs it
 

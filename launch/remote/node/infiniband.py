@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["rank_defaults"]
+__all__ = ["has_infiniband", "rank_defaults"]
 
 _CLASS = "/sys/class/infiniband"
 _ACTIVE = "4:"
@@ -51,12 +51,12 @@ def rank_defaults(env: Mapping[str, str], folder: str = _CLASS) -> dict[str, str
     ports = ",".join(usable)
     defaults = {"NCCL_IB_HCA": "=" + ports}
     transports = env.get("UCX_TLS")
-    if transports is None or _has_infiniband(transports):
+    if transports is None or has_infiniband(transports):
         defaults["UCX_NET_DEVICES"] = ports
     return defaults
 
 
-def _has_infiniband(transports: str) -> bool:
+def has_infiniband(transports: str) -> bool:
     """Return whether a value of ``UCX_TLS`` has a transport for InfiniBand.
 
     A list that begins with ``^`` names what is left out; a backslash makes a name exact (``ucx_info -cf``).

@@ -82,10 +82,10 @@ def text(nodes: Nodes, job: str) -> str:
 
 
 def test_infiniband_is_proven_before_any_rank_starts(nodes: Nodes, torch: dict[str, str]) -> None:
-    spec = shell("echo ${NCCL_DEBUG-unset}", env=torch)
+    spec = shell("echo ${NCCL_DEBUG-unset} $MASTER_PORT", env=torch)
     state, events = run(nodes, spec, "on")
     assert state.state == "SUCCEEDED"
-    assert {text for _, text in lines(events)} == {"unset"}
+    assert {text for _, text in lines(events)} == {f"unset {state.port}"}
     (found,) = results(nodes, state.job)
     assert (found["verdict"], found["transport"]) == ("proven", "InfiniBand, 2 HCAs a node, GPUDirect")
     assert {line["node"] for line in found["lines"]} == {"node000000", "node000001", "node000002"}
@@ -146,11 +146,9 @@ def test_a_python_without_torch_proves_nothing(nodes: Nodes, tmp_path: Path) -> 
 def test_a_rehearsal_says_once_that_it_has_nothing_to_prove(nodes: Nodes) -> None:
     first, events = run(nodes, shell("echo trains"), "auto", rehearsal=1)
     assert (first.state, len(lines(events))) == ("SUCCEEDED", 3)
-    assert remarks(events) == (
-        "transport: not proven (omitted): rehearsed nodes have no InfiniBand; --probe runs the probe, which "
-        "refuses the job there"
-    )
+    assert remarks(events) == ""
     assert results(nodes, first.job)[0]["verdict"] == "omitted"
+    assert "probe: omitted: rehearsed nodes have no InfiniBand; --probe runs" in text(nodes, first.job)
     second, events = run(nodes, shell("echo trains"), "auto", rehearsal=1)
     assert (second.state, remarks(events), results(nodes, second.job)) == ("SUCCEEDED", "", [])
 
@@ -192,6 +190,13 @@ def test_a_jobs_own_lines_are_kept_as_proof_too(nodes: Nodes) -> None:
     found = results(nodes, state.job)[-1]
     assert (found["source"], found["verdict"]) == ("ranks", "proven")
     assert found["transport"] == "InfiniBand, 1 HCA a node, GPUDirect"
+
+
+def test_where_mpi_only_starts_nccl_its_lines_alone_are_checked(nodes: Nodes) -> None:
+    state, events = run(nodes, shell(CONTRADICTION), "ranks")
+    assert state.state == "SUCCEEDED"
+    assert [one["source"] for one in results(nodes, state.job)] == ["ranks"]
+    assert "transport: TCP (NCCL), but" in remarks(events)
 
 
 def test_who_does_without_infiniband_is_left_alone(nodes: Nodes) -> None:

@@ -102,6 +102,7 @@ def test_every_rank_sends_to_another_node(ranks: list[int]) -> None:
         (None, {"NCCL_IB_DISABLE": "1"}, "off"),
         (None, {"NCCL_NET": "Socket"}, "off"),
         (None, {"NCCL_IB_DISABLE": "0"}, "auto"),
+        (None, {"UCX_TLS": "tcp"}, "auto"),
     ],
 )
 def test_the_way_between_nodes_is_probed_unless_the_owner_does_without(
@@ -109,6 +110,21 @@ def test_the_way_between_nodes_is_probed_unless_the_owner_does_without(
 ) -> None:
     planned = made(replace(SPECS["pytorch"], probe=probe, env=env), rehearsed=True)
     assert planned.as_dict()["probe"] == {"mode": mode, "rehearsal": 1}
+
+
+@pytest.mark.parametrize(
+    ("env", "mode"),
+    [
+        ({"UCX_TLS": "tcp"}, "ranks"),
+        ({"UCX_TLS": "tcp,sm"}, "ranks"),
+        ({"FI_PROVIDER": "tcp"}, "ranks"),
+        ({"UCX_TLS": "rc,sm"}, "auto"),
+        ({"FI_PROVIDER": "mlx"}, "auto"),
+        ({"UCX_TLS": "tcp", "NCCL_NET": "Socket"}, "off"),
+    ],
+)
+def test_an_mpi_that_only_starts_nccl_is_not_probed(env: dict[str, str], mode: str) -> None:
+    assert made(replace(SPECS["mpi"], env=env)).as_dict()["probe"]["mode"] == mode
 
 
 @pytest.mark.parametrize(
