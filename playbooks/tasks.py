@@ -13,6 +13,7 @@ from playbooks.data import put as transfers
 from playbooks.jobs import cancel, collect, launch_file, logs, show
 from playbooks.jobs.launch import launch_task
 from playbooks.nodes import drain, environments, exec, push, ssh_task
+from playbooks.nodes.on_unhealthy import Replacement
 from playbooks.stack import account, check, down, plan, replace, scale, status, up, wait_nodes
 from rehearsal.faults.fault_kinds import KINDS
 
@@ -29,6 +30,7 @@ def make_collection() -> Collection:
         *(show.jobs, show.job, logs.logs, cancel.cancel, collect.collect, upload.upload),
     ):
         ns.add_task(task)
+    Replacement.replace = replace.replace_node
     launch = Collection("launch", *map(launch_task, LAUNCHERS.values()))
     launch.add_task(launch_file.launch_file, default=True)
     ns.add_collection(launch)

@@ -73,6 +73,7 @@ class Own:
     chief: bool = False
     max_restarts: int = 0
     health: HealthMode | None = None
+    on_unhealthy: str = "refuse"
     grace_s: float | None = None
     upload: bool = False
     """Whether all that the job leaves goes to storage when it has ended."""

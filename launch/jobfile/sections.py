@@ -181,6 +181,7 @@ def read_own(reader: Reader, place: Place, folder: Path) -> Own:
             "chief",
             "max_restarts",
             "health",
+            "on_unhealthy",
             "grace",
             "upload",
             "upload_every",
@@ -198,6 +199,9 @@ def read_own(reader: Reader, place: Place, folder: Path) -> Own:
         chief=reader.get(found, "chief", values.flag, False),
         max_restarts=reader.get(found, "max_restarts", _RESTARTS, 0),
         health=reader.get(found, "health", _health, None),
+        on_unhealthy=reader.get(
+            found, "on_unhealthy", lambda place: values.one_of(place, ("refuse", "replace")), "refuse"
+        ),
         grace_s=reader.get(found, "grace", values.span, None),
         upload=reader.get(found, "upload", values.flag, False),
         upload_every_s=reader.get(found, "upload_every", values.span, None),

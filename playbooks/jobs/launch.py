@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from invoke.tasks import Task
 
 from launch.data.data_inputs import fill_inputs
 from launch.launchers.base import Launcher
-from playbooks.cli.options import HEALTH_HELP, PROBE, health_flag, probe_flag, restarts_flag
+from playbooks.cli.options import HEALTH_HELP, PROBE, health_flag, probe_flag, restarts_flag, variables
 from playbooks.cli.task import command, open_from
 from playbooks.data.input_flags import read_inputs
 from playbooks.data.stack_storage import SAS_HELP, STAGE_HELP, sas_flag
@@ -28,6 +29,7 @@ from playbooks.jobs.job_options import (
 )
 from playbooks.jobs.submit import Handling, Identity, Load, hand_over, home_of, planned_as
 from playbooks.nodes.choose import choose_free_nodes
+from playbooks.nodes.on_unhealthy import ON_UNHEALTHY_HELP, on_unhealthy_flag, with_healthy_nodes
 from playbooks.nodes.push import key_numbers, source_folder
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ _HELP = {
     "timeout": "the job's own limit from its start, restarts included: 90, 90s, 10m or 2h (default: none)",
     "max-restarts": "launch it again on the same nodes after a failure, at most this often",
     "health": f"{HEALTH_HELP} (default: strict)",
+    "on-unhealthy": f"{ON_UNHEALTHY_HELP} (default: refuse)",
     "grace": "time between SIGTERM and SIGKILL when its processes are ended: 90, 90s, 10m (default: 3s)",
     "cancel-on-interrupt": "Ctrl-C ends the job too (default: it continues)",
     "python": "the nodes' Python, or the folder of an environment on them (default: python3)",
@@ -67,6 +70,7 @@ _LAST = {
     **{
         "max_restarts": None,
         "health": None,
+        "on_unhealthy": None,
         "grace": None,
         "cancel_on_interrupt": False,
         "detach": False,
@@ -136,7 +140,12 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
         probe_flag(given["probe"], given["no_probe"]),
     )
     inventory = stack.saved()
-    nodes, chosen = choose_free_nodes(stack, inventory, request.nodes, dry_run=request.handling.dry_run)
+    dry_run = request.handling.dry_run
+    nodes, chosen = choose_free_nodes(stack, inventory, request.nodes, dry_run=dry_run)
+    if on_unhealthy_flag(given["on_unhealthy"]) == "replace":
+        env = variables(request.env, os.environ)
+        inventory, nodes, notices = with_healthy_nodes(stack, inventory, nodes, env, dry_run=dry_run)
+        chosen = [*chosen, *notices]
     snapshot = plan_snapshot(source, stack.hashes_of(source), key_numbers(stack))
     files = {entry.path for entry in snapshot.entries}
     home, identity = home_of(inventory.user), Identity()

@@ -34,6 +34,7 @@ from playbooks.data.staging import Staging, pushed_path
 from playbooks.jobs.job_options import ENVIRONMENT, environment_flag, found_environment, registries_flag
 from playbooks.jobs.submit import Handling, Identity, Load, hand_over, home_of, planned_as, source_text
 from playbooks.nodes.choose import choose_free_nodes, choose_nodes
+from playbooks.nodes.on_unhealthy import ON_UNHEALTHY_HELP, on_unhealthy_flag, with_healthy_nodes
 from playbooks.nodes.push import key_numbers
 from playbooks.project import Stack
 
@@ -59,6 +60,7 @@ _HELP = {
     "timeout": "the job's own limit from its start, restarts included, over the file's: 90, 90s, 10m or 2h",
     "max-restarts": "launch it again on the same nodes after a failure, at most this often, over the file's",
     "health": f"{HEALTH_HELP}; over the file's",
+    "on-unhealthy": f"{ON_UNHEALTHY_HELP}; over the file's",
     "grace": "time between SIGTERM and SIGKILL when its processes are ended, over the file's: 90s, 10m",
     **{option.replace("_", "-"): text for option, text in PROBE.items()},
     "cancel-on-interrupt": "Ctrl-C ends the job too (default: it continues)",
@@ -87,6 +89,7 @@ def launch_file(  # noqa: PLR0913, PLR0917
     timeout: str | None = None,
     max_restarts: str | None = None,
     health: str | None = None,
+    on_unhealthy: str | None = None,
     grace: str | None = None,
     requirements: str | None = None,
     conda: str | None = None,
@@ -128,9 +131,14 @@ def launch_file(  # noqa: PLR0913, PLR0917
         probe=probe_flag(probe, no_probe),
     )
     wanted, notices = _nodes(job, chosen, inventory, nodes, dry_run=dry_run)
+    if (on_unhealthy_flag(on_unhealthy) or job.own.on_unhealthy) == "replace":
+        inventory, wanted, more = with_healthy_nodes(
+            chosen, inventory, wanted, {**job.env, **flags.env}, dry_run=dry_run
+        )
+        notices = [*notices, *more]
     handling = Handling(detach, json, dry_run, cancel_on_interrupt, registries_flag(registry_token))
-    more = {"find_links": find_links, "runtime": runtime}
-    runs_in = found_environment(wanted_environment(job, flags), more, folders)
+    forms = {"find_links": find_links, "runtime": runtime}
+    runs_in = found_environment(wanted_environment(job, flags), forms, folders)
     in_storage = job.own.upload or any(one.address for one in job.outputs.values())
     in_storage |= any(isinstance(data, Data) and data.address is not None for data in job.inputs.values())
     in_storage |= bool(stage or job.own.stage)

@@ -86,13 +86,21 @@ def read_checked(stack: Stack, now: float) -> Mapping[str, Verdict]:
 
 
 def examine(
-    stack: Stack, inventory: Inventory, nodes: Sequence[Node], verdicts: Mapping[str, Verdict]
+    stack: Stack,
+    inventory: Inventory,
+    nodes: Sequence[Node],
+    verdicts: Mapping[str, Verdict],
+    env: Mapping[str, str] | None = None,
 ) -> tuple[list[Sick], Mapping[str, Exception]]:
     """Look at the nodes; return those that are sick, by that or by a check's verdicts, and the errors of
-    nodes at which nobody could look."""
+    nodes at which nobody could look. ``env`` has the variables of the job that is to run there."""
+    from launch.remote.node.health_gate import without_infiniband
     from playbooks.nodes.look import look
 
     looks = look(stack, inventory, nodes)
+    for answer in looks.values():
+        if not isinstance(answer, Exception):
+            answer["findings"] = without_infiniband(answer["findings"], env or {})
     sick = sick_nodes(replace(inventory, nodes=tuple(nodes)), verdicts, looks)
     return sick, {name: answer for name, answer in looks.items() if isinstance(answer, Exception)}
 

@@ -25,18 +25,18 @@ from playbooks.stack.limits import CHANGE, LIMIT_HELP, ready_limit
 if TYPE_CHECKING:
     from playbooks.nodes.host_report import HostReport
 
-__all__ = ["replace"]
+__all__ = ["replace", "replace_node"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Way:
     """How nodes are replaced."""
 
-    reimage: bool
-    cancel_jobs: bool
-    report: bool
-    yes: bool
     limit: float
+    reimage: bool = False
+    cancel_jobs: bool = False
+    report: bool = False
+    yes: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def replace(  # noqa: PLR0913, PLR0917
     """
     _refuse_options(node, sick=sick, report=report, reimage=reimage)
     chosen = open_from(context, stack)
-    way = _Way(reimage, cancel_jobs, report, yes, ready_limit(chosen, timeout, CHANGE))
+    way = _Way(ready_limit(chosen, timeout, CHANGE), reimage, cancel_jobs, report, yes)
     if dry_run:
         output.steps(_steps(chosen, node, way), json=json)
         return
@@ -110,6 +110,11 @@ def replace(  # noqa: PLR0913, PLR0917
                 output.result(str(done[-1]))
     if json:
         output.as_json([one.shown() for one in done] if sick else done[0].shown())
+
+
+def replace_node(stack: Stack, name: str) -> Sequence[str]:
+    """Replace one node, which no job may have; return the names of the nodes in its place."""
+    return _replace(stack, name, _Way(ready_limit(stack, None, CHANGE))).fresh
 
 
 def _refuse_options(node: str, *, sick: bool, report: bool, reimage: bool) -> None:

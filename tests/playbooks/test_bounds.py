@@ -66,7 +66,18 @@ TEXTS = {
     *("stack", "job", "into", "line", "file", "env", "set", "name", "mpi", "mpirun_args", "source", "python"),
     *("rdzv_backend", "grep", "kind", "node_python", "requirements", "conda", "image", "environment"),
     *("find_links", "runtime", "registry_token", "environment_id"),
-    *("path", "target", "container", "input", "sas_file", "stage", "health", "state", "counter"),
+    *(
+        "path",
+        "target",
+        "container",
+        "input",
+        "sas_file",
+        "stage",
+        "health",
+        "on_unhealthy",
+        "state",
+        "counter",
+    ),
 }
 """Options that take no number."""
 

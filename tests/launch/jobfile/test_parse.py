@@ -150,10 +150,16 @@ def test_the_own_block(tmp_path: Path) -> None:
     path = written(
         tmp_path,
         "command: hostname\nranklift:\n  mpi: MPICH\n  mpirun_args: [-l, -n, 2]\n  nodes: 0-3,7\n"
-        "  setup: module load mpi\n  python: /opt/envs/torch\n  chief: true\n",
+        "  setup: module load mpi\n  python: /opt/envs/torch\n  chief: true\n  on_unhealthy: Replace\n",
     )
     assert read(path).own == Own(
-        "mpich", ("-l", "-n", "2"), "0-3,7", "module load mpi", "/opt/envs/torch", chief=True
+        "mpich",
+        ("-l", "-n", "2"),
+        "0-3,7",
+        "module load mpi",
+        "/opt/envs/torch",
+        chief=True,
+        on_unhealthy="replace",
     )
     for text, result in (
         (
@@ -161,6 +167,7 @@ def test_the_own_block(tmp_path: Path) -> None:
             r"line 3: ranklift.mpi = 'lam': is not a known value; use one of openmpi, mpich, intelmpi",
         ),
         ("mpirun_args: -l", r"line 3: ranklift.mpirun_args = '-l': is not a list"),
+        ("on_unhealthy: drain", r"ranklift.on_unhealthy = 'drain': .*; use one of refuse, replace"),
         ("pyhton: x", r"did you mean python\?"),
         ("chief: 1", r"ranklift.chief = 1: is neither true nor false"),
     ):

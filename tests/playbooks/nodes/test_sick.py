@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from infra.inventory import KNOWN_HOSTS_FILE, Inventory, Node
-from launch.errors import InputError
+from launch.errors import InputError, NodeUnreachable
 from launch.remote.base.health_records import Finding, Look
-from playbooks.nodes.sick import Sick, Verdict, read_checked, sick_nodes, write_checked
+from playbooks.nodes.sick import Sick, Verdict, examine, read_checked, sick_nodes, write_checked
 from playbooks.project import Stack
 
 NODES = tuple(Node(f"node00000{n}", n, "", "", 0, 8, "running") for n in range(4))
@@ -104,3 +104,20 @@ def test_a_look_is_newer_than_a_check() -> None:
         Sick(NODES[0], ("slow",), (finding(),))
     ]
     assert str(Sick(NODES[0], ("slow",), (finding(),))) == "slow; mlx5_ib0:1: 1: DOWN, expected 4: ACTIVE"
+
+
+def test_the_nodes_are_looked_at_and_those_that_do_not_answer_are_named(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = NodeUnreachable("node000001", "no route to host")
+    answers = {"node000000": look(finding()), "node000001": error, "node000002": look()}
+    monkeypatch.setattr("playbooks.nodes.look.look", lambda *_: answers)
+    assert examine(stack, INVENTORY, NODES[:3], {}) == (
+        [Sick(NODES[0], findings=(finding(),))],
+        {"node000001": error},
+    )
+
+
+def test_a_job_without_infiniband_minds_no_port(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("playbooks.nodes.look.look", lambda *_: {"node000000": look(finding())})
+    assert examine(stack, INVENTORY, NODES[:1], {}, {"NCCL_IB_DISABLE": "1"}) == ([], {})

@@ -1,0 +1,72 @@
+"""Nodes at which a look finds errors, replaced before a job: ``--on-unhealthy``, ``ranklift.on_unhealthy``.
+
+The look is that of the gate in front of the job's ranks, which refuses what is still unhealthy: each node is
+replaced at most once a launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, get_args
+
+from infra.inventory import Inventory, Node
+from launch.errors import InputError
+from launch.nodeset import fold
+from playbooks.cli import output
+from playbooks.project import Stack
+
+__all__ = ["ON_UNHEALTHY_HELP", "OnUnhealthy", "Replacement", "on_unhealthy_flag", "with_healthy_nodes"]
+
+OnUnhealthy = Literal["refuse", "replace"]
+"""What is done about nodes at which a look finds errors."""
+ON_UNHEALTHY_HELP = (
+    "what is done about a node at which a look finds errors before the job: refuse the job, or replace the "
+    "node, at most once, as `fab replace` does"
+)
+
+
+class Replacement:
+    """The way to replace a node; the list of tasks sets it: what changes a stack builds on what runs jobs."""
+
+    replace: Callable[[Stack, str], Sequence[str]]
+    """Replaces the node of that name; returns the names of the nodes in its place."""
+
+
+def on_unhealthy_flag(text: str | None) -> OnUnhealthy | None:
+    """Return the value of ``--on-unhealthy``; None when it was not given.
+
+    >>> on_unhealthy_flag("replace"), on_unhealthy_flag(None)
+    ('replace', None)
+
+    Raises :class:`~launch.errors.InputError` for anything else.
+    """
+    for known in get_args(OnUnhealthy):
+        if text == known:
+            found: OnUnhealthy = known
+            return found
+    if text is None:
+        return None
+    raise InputError("--on-unhealthy", text, "is not known", "give refuse or replace")
+
+
+def with_healthy_nodes(
+    stack: Stack, inventory: Inventory, nodes: Sequence[Node], env: Mapping[str, str], *, dry_run: bool
+) -> tuple[Inventory, Sequence[Node], Sequence[str]]:
+    """Look at a job's nodes, replace those with errors; return the inventory, the job's nodes and notices.
+
+    ``env`` are the job's variables: one may say that it does without InfiniBand.
+    """
+    if dry_run:
+        return inventory, nodes, ("a launch looks at the nodes first, and replaces those with errors",)
+    from playbooks.nodes.sick import examine
+
+    found, _ = examine(stack, inventory, nodes, {}, env)
+    names = [node.name for node in nodes]
+    for sick in found:
+        output.progress(f"{sick.node.name} is replaced before the job: {sick}")
+        fresh = Replacement.replace(stack, sick.node.name)
+        output.progress(f"{sick.node.name} replaced by {fold(fresh)}")
+        names[names.index(sick.node.name)] = fresh[0]
+        inventory = stack.saved()
+    chosen = [node for node in inventory.nodes if node.name in names]
+    return inventory, chosen, ()

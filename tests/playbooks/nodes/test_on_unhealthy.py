@@ -1,0 +1,114 @@
+"""With `--on-unhealthy replace`, nodes at which a look finds errors are replaced before the job, once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.inventory import Inventory, Node
+from launch.errors import InputError, RetryError
+from playbooks import ns
+from playbooks.nodes import sick
+from playbooks.nodes.on_unhealthy import Replacement, on_unhealthy_flag, with_healthy_nodes
+from playbooks.nodes.sick import Sick
+from playbooks.project import Stack
+from playbooks.stack.replace import replace_node
+
+
+def node(number: int) -> Node:
+    return Node(f"node00000{number}", number, "", "", 0, 8, "running")
+
+
+class Cluster:
+    """Nodes 0 to 3, of which some are unhealthy; a new node has the next id."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, unhealthy: tuple[int, ...]) -> None:
+        self.nodes, self.unhealthy = [node(n) for n in range(4)], unhealthy
+        self.env: Mapping[str, str] = {}
+        self.replaced: list[str] = []
+        self.stack = Stack("dev", Path("/nowhere"), {})
+        monkeypatch.setattr(Stack, "saved", lambda _: self.inventory)
+        monkeypatch.setattr(sick, "examine", self.examine)
+        monkeypatch.setattr(Replacement, "replace", self.replace)
+
+    @property
+    def inventory(self) -> Inventory:
+        return Inventory("dev", "size", "place", "me", tuple(self.nodes))
+
+    def examine(
+        self, _: Stack, __: Inventory, nodes: Sequence[Node], ___: Any, env: Mapping[str, str]
+    ) -> Any:
+        self.env = env
+        return [Sick(one, ("slow",)) for one in nodes if one.instance_id in self.unhealthy], {}
+
+    def replace(self, _: Stack, name: str) -> list[str]:
+        self.replaced.append(name)
+        self.nodes = [one for one in self.nodes if one.name != name]
+        self.nodes.append(node(3 + len(self.replaced)))
+        return [self.nodes[-1].name]
+
+    def chosen(self, *ids: int, dry_run: bool = False) -> tuple[list[int], Sequence[str]]:
+        wanted = [one for one in self.nodes if one.instance_id in ids]
+        env = {"NCCL_DEBUG": "INFO"}
+        found, nodes, notices = with_healthy_nodes(self.stack, self.inventory, wanted, env, dry_run=dry_run)
+        assert set(nodes) <= set(found.nodes)
+        return [one.instance_id for one in nodes], notices
+
+
+def test_unhealthy_nodes_are_replaced_and_the_job_gets_the_new_ones(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = Cluster(monkeypatch, (0, 2))
+    assert cluster.chosen(0, 1, 2) == ([1, 4, 5], ())
+    assert cluster.replaced == ["node000000", "node000002"]
+    assert cluster.env == {"NCCL_DEBUG": "INFO"}
+    assert capsys.readouterr().err.splitlines() == [
+        "node000000 is replaced before the job: slow",
+        "node000000 replaced by node000004",
+        "node000002 is replaced before the job: slow",
+        "node000002 replaced by node000005",
+    ]
+
+
+def test_a_new_node_is_not_replaced_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, (3, 4))
+    assert cluster.chosen(0, 3) == ([0, 4], ())
+    assert cluster.replaced == ["node000003"]
+
+
+def test_nodes_that_the_job_does_not_get_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, ())
+    assert cluster.chosen(0, 1) == ([0, 1], ())
+    assert cluster.replaced == []
+
+
+def test_a_node_that_cannot_be_replaced_ends_the_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, (1,))
+
+    def busy(*_: object) -> list[str]:
+        raise RetryError("node000001 is not replaced: it has train-1")
+
+    monkeypatch.setattr(Replacement, "replace", busy)
+    with pytest.raises(RetryError, match="it has train-1"):
+        cluster.chosen(0, 1)
+
+
+def test_a_dry_run_looks_at_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, (1,))
+    monkeypatch.setattr(sick, "examine", lambda *_: pytest.fail("a node was looked at"))
+    ids, notices = cluster.chosen(0, 1, dry_run=True)
+    assert ids == [0, 1]
+    assert list(notices) == ["a launch looks at the nodes first, and replaces those with errors"]
+
+
+def test_another_word_is_refused() -> None:
+    with pytest.raises(InputError, match="--on-unhealthy = 'drain': is not known; give refuse or replace"):
+        on_unhealthy_flag("drain")
+
+
+def test_the_tasks_replace_as_fab_replace_does() -> None:
+    assert "replace" in ns.task_names
+    assert Replacement.replace is replace_node
