@@ -73,11 +73,12 @@ class _Replaced:
         "yes": "do not ask: replace the sick nodes, and those whose report Azure refuses",
         "timeout": f"{LIMIT_HELP.format(CHANGE)}; of each node",
     },
+    iterable=["node"],
     positional=["node"],
 )
 def replace(  # noqa: PLR0913, PLR0917
     context: Context,
-    node: str = "",
+    node: list[str] | None = None,
     stack: str | None = None,
     sick: bool = False,
     report: bool = False,
@@ -96,16 +97,18 @@ def replace(  # noqa: PLR0913, PLR0917
     changes the stack. --report tells Azure what is wrong with the host, which may come again otherwise; if
     that fails it asks, and without a terminal nothing is replaced unless --yes is given.
     """
-    _refuse_options(node, sick=sick, report=report, reimage=reimage)
+    name = _named(node or (), sick=sick)
+    if report and reimage:
+        raise InputError("--report", None, "is about the host, which --reimage keeps", "give one of both")
     chosen = open_from(context, stack)
     way = _Way(ready_limit(chosen, timeout, CHANGE), reimage, cancel_jobs, report, yes)
     if dry_run:
-        output.steps(_steps(chosen, node, way), json=json)
+        output.steps(_steps(chosen, name, way), json=json)
         return
     done: list[_Replaced] = []
     with output.stdout_to_stderr(when=json):
-        for name in _sick_names(chosen, yes=yes) if sick else [node]:
-            done.append(_replace(chosen, name, way))
+        for one in _sick_names(chosen, yes=yes) if sick else [name]:
+            done.append(_replace(chosen, one, way))
             if not json:
                 output.result(str(done[-1]))
     if json:
@@ -117,16 +120,18 @@ def replace_node(stack: Stack, name: str) -> Sequence[str]:
     return _replace(stack, name, _Way(ready_limit(stack, None, CHANGE))).fresh
 
 
-def _refuse_options(node: str, *, sick: bool, report: bool, reimage: bool) -> None:
+def _named(nodes: Sequence[str], *, sick: bool) -> str:
+    """Return the node that the user names; empty where the sick ones are meant."""
+    node = nodes[0] if nodes else ""
+    if nodes[1:]:
+        raise InputError("node", nodes[1], "is one too many", "replace one after the other")
     if sick and node:
         raise InputError(
             "--sick", None, f"chooses the nodes by itself, and {node} is named", "give one of both"
         )
     if not (sick or node):
         raise InputError("node", None, "is missing", "name one, as in 3 or node000003, or give --sick")
-    if report and reimage:
-        problem = "is about the host, which --reimage keeps"
-        raise InputError("--report", None, problem, "give one of both")
+    return node
 
 
 def _steps(stack: Stack, node: str, way: _Way) -> list[str]:

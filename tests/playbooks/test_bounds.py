@@ -95,7 +95,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "rehearsal.fault": {"kind": ["throttle"]},
     **{task: {"job": "t-1"} for task in ("cancel", "collect", "job", "logs")},
     "scale": {"number": "2"},
-    "replace": {"node": "0"},
+    "replace": {"node": ["0"]},
     "image.build": {"stack": "gpu-images"},
     "data.stage": {"path": "set"},
 }
@@ -148,7 +148,8 @@ def test_an_option_refuses_what_is_too_large_at_once(
     capsys: pytest.CaptureFixture[str], task: str, option: str, value: str, expected: str
 ) -> None:
     begun = time.monotonic()
-    arguments = {**BESIDE.get(task, {}), option: value}
+    given = [value] if option in ns[task].iterable else value
+    arguments = {**BESIDE.get(task, {}), option: given}
     if "dry_run" in inspect.signature(ns[task].body).parameters:
         arguments["dry_run"] = True
     with pytest.raises(Exit) as ended:

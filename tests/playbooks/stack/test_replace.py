@@ -124,7 +124,7 @@ class Cluster:
         return self.inventory(self.nodes)
 
     def replace(self, text: str, *, reimage: bool = False, cancel_jobs: bool = False) -> None:
-        replacing.replace(Context(), text, stack="dev", reimage=reimage, cancel_jobs=cancel_jobs)
+        replacing.replace(Context(), [text], stack="dev", reimage=reimage, cancel_jobs=cancel_jobs)
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_jobs_with_files_on_it_that_were_not_collected_are_named(
 def test_what_was_replaced_is_json_alone(
     cluster: Cluster, capsys: pytest.CaptureFixture[str], reimage: bool, fresh: list[str]
 ) -> None:
-    replacing.replace(Context(), "node000001", stack="dev", reimage=reimage, json=True)
+    replacing.replace(Context(), ["node000001"], stack="dev", reimage=reimage, json=True)
     assert json.loads(capsys.readouterr().out) == {"node": "node000001", "replaced_by": fresh}
 
 

@@ -63,7 +63,7 @@ class Examined(Cluster):
         return SENT
 
     def run(self, node: str = "", **options: Any) -> None:
-        replacing.replace(Context(), node, stack="dev", **options)
+        replacing.replace(Context(), [node] if node else [], stack="dev", **options)
 
 
 @pytest.fixture
