@@ -31,6 +31,7 @@ ARROWS: dict[str, set[str]] = {
         ),
     },
     "playbooks.cli": {
+        *("launch.environment.curated", "launch.environment.named_files"),
         *("launch", "launch.launchers.shell_line", "launch.remote.base", "infra.inventory"),
         *("playbooks.project", "playbooks.selection"),
     },
