@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from azure.storage.blob import generate_container_sas
 
-from infra.arm.clients import blob_service
 from rehearsal.arm.core.subscription import OPERATOR
 from tests.e2e.workplace import ROOT, Workplace
 
@@ -102,29 +99,6 @@ def test_the_seven_steps_work_as_they_stand(cluster: Workplace) -> None:
     cluster.fab("data.get", "models/points", "model", "--container", "results")
     model = json.loads((cluster.own / "model" / "model.json").read_text())
     assert len(model["centres"]) == 2
-
-
-def test_a_sas_opens_what_it_allows_and_nothing_else(cluster: Workplace, tmp_path: Path) -> None:
-    endpoint = cluster.pulumi("stack", "output", "--json", "--stack", STACK).json()["blobEndpoint"]
-    now = datetime.now(UTC)
-    with blob_service(endpoint, cluster.folder.environment()) as service:
-        key = service.get_user_delegation_key(now - timedelta(hours=1), now + timedelta(hours=1))
-    account = endpoint.partition("//")[2].partition(".")[0]
-    query = generate_container_sas(
-        account, "data", user_delegation_key=key, permission="rl", expiry=now + timedelta(hours=1)
-    )
-    (tmp_path / "sas").write_text(f"{endpoint}data?{query}\n")
-    (tmp_path / "one.txt").write_text("one\n")
-    cluster.fab("data.put", str(tmp_path / "one.txt"), "signed/one.txt")
-    signed = ["--sas-file", str(tmp_path / "sas")]
-    assert "one.txt" in cluster.fab("data.ls", "signed", *signed).out
-    cluster.fab("data.get", "signed/one.txt", str(tmp_path / "got"), *signed)
-    assert (tmp_path / "got" / "one.txt").read_text() == "one\n"
-    for words in (["put", str(tmp_path / "one.txt"), "signed/two.txt"], ["rm", "signed", "--yes"]):
-        ran = cluster.fab(f"data.{words[0]}", *words[1:], *signed, status=1)
-        assert "the SAS of --sas-file has expired, or lacks a right" in ran.err
-        assert query not in ran.err
-    shutil.rmtree(tmp_path / "got")
 
 
 @pytest.mark.parametrize(

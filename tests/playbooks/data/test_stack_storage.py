@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from azure.core.credentials import AzureSasCredential
+from azure.storage.blob import BlobServiceClient, ContainerClient, generate_container_sas
 
-from launch.errors import InputError
+from infra.arm import clients
+from launch.data.data_spec import BlobAddress
+from launch.errors import GiveUpError, InputError
+from playbooks.data.blob_transfer import delete_blobs, list_blobs
 from playbooks.data.stack_storage import container_of, data_address
 from playbooks.project import Stack
 
@@ -51,3 +56,23 @@ def test_a_sas_in_the_address_is_refused(stack: Stack) -> None:
 def test_a_web_address_is_not_a_place_in_storage(stack: Stack) -> None:
     with pytest.raises(InputError, match="is not a place in storage; give a path in the container data"):
         data_address(stack, "https://example.org/x", "data")
+
+
+def test_a_sas_opens_what_it_allows_and_nothing_else(
+    blob_service: BlobServiceClient, container: ContainerClient
+) -> None:
+    container.upload_blob("signed/one.txt", b"one")
+    query = generate_container_sas(
+        "acme",
+        container.container_name,
+        account_key=blob_service.credential.account_key,
+        permission="rl",
+        expiry=datetime.now(UTC) + timedelta(hours=1),
+    )
+    address = BlobAddress(blob_service.url, container.container_name, "signed", query)
+    with clients.blob_service(blob_service.url, {}, query) as service:
+        signed = service.get_container_client(container.container_name)
+        assert [blob.name for blob in list_blobs(signed, address)] == ["signed/one.txt"]
+        with pytest.raises(GiveUpError, match=r"signed: Authori\w+: the SAS of --sas-file has") as caught:
+            delete_blobs(signed, address, list_blobs(signed, address))
+    assert query not in str(caught.value)
