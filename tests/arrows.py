@@ -168,7 +168,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "launch.remote.head.runners": {"launch.remote.base", "launch.remote.log", "launch.remote.mpi"},
     "launch.remote.node": {"launch.remote.base", "launch.remote.node.runtimes"},
-    "launch.remote.probe": {"launch.remote.base", "launch.remote.log"},
+    "launch.remote.probe": {"launch.remote.base", "launch.remote.log", "launch.remote.mpi"},
     "launch.remote.node.runtimes": {"launch.remote.base", "launch.remote.mpi", "launch.remote.node"},
     **{
         f"launch.remote.{room}": {"launch.remote.base"}

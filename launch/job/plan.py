@@ -13,7 +13,6 @@ from pathlib import PurePosixPath
 from catalogue.sizes import fabric_settings
 from launch.environment.environment_request import planned_record
 from launch.errors import InputError
-from launch.job.hostfile import hostfile_text, machinefile_text
 from launch.job.placement import NodePlan, place
 from launch.job.rank_env import EXPANDED, job_environment, job_paths
 from launch.job.runtime import RUNTIMES
@@ -36,6 +35,7 @@ from launch.remote.base.records import (
 )
 from launch.remote.base.tf_config import FIRST_PORT
 from launch.remote.mpi.base import CommandLine
+from launch.remote.mpi.hostfile import hostfile_text, machinefile_text
 from launch.remote.node.infiniband import has_infiniband
 from launch.remote.node.work_dir import NAME as WORK
 

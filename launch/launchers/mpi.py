@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Sequence
 
 from launch.errors import InputError
 from launch.launchers.base import COUNT, JobNode, Launcher, Line, LineStart, Option, Spec, either, wrong
 from launch.launchers.shell_line import words
 from launch.remote.mpi.base import CommandLine, Start
+from launch.remote.mpi.hostfile import common_network
 from launch.remote.mpi.registry import MPIS, command_lines
 
-__all__ = ["Mpi", "common_network"]
+__all__ = ["Mpi"]
 
 
 class Mpi(Launcher):
@@ -56,16 +56,3 @@ The exit status is the job's. Ctrl-C leaves the job running and prints how to fo
         network = common_network([node.private_ip for node in nodes])
         start = Start(ranks, len(nodes), network, remote, spec.mpi_args, infiniband)
         return command_lines(start, spec.mpi)
-
-
-def common_network(addresses: Sequence[str]) -> str:
-    """Return the smallest network of at least a /24 that holds all addresses.
-
-    Open MPI chooses its interfaces by that.
-
-    >>> common_network(["10.0.0.4", "10.0.0.5", "10.0.1.3"])
-    '10.0.0.0/23'
-    """
-    numbers = [int(ipaddress.IPv4Address(address)) for address in addresses]
-    length = min(24, 32 - (min(numbers) ^ max(numbers)).bit_length())
-    return str(ipaddress.ip_network((min(numbers), length), strict=False))

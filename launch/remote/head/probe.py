@@ -15,6 +15,7 @@ from launch.remote.head.job_state import JobState, LaunchOrder
 from launch.remote.head.outcome import Outcome, not_started
 from launch.remote.log.writer import LAUNCHER
 from launch.remote.probe import probe_plan, proven_nodes
+from launch.remote.probe.probe_plan import Program
 from launch.remote.probe.transport_stream import TransportStream
 from launch.remote.probe.transport_verdict import Verdict
 
@@ -29,32 +30,38 @@ def probe_transport(order: LaunchOrder, state: JobState) -> Outcome | Taken | No
     """Prove the way between the nodes, where that is due; return what keeps the job from its launch, None
     where nothing does."""
     plan, proven = order.plan, proven_nodes.read()
-    program = probe_plan.program_of(plan).name
+    programs = probe_plan.programs_of(plan)
     if plan["probe"]["mode"] == "auto":
-        what = _REHEARSAL if plan["probe"]["rehearsal"] else program
-        known = proven_nodes.find(proven, plan, what)
-        if known is not None and what == program:
+        names = [_REHEARSAL] if plan["probe"]["rehearsal"] else [one.name for one in programs]
+        known = next(filter(None, (proven_nodes.find(proven, plan, name) for name in names)), None)
+        if known is not None and known["program"] != _REHEARSAL:
             order.folder.event("probe", **_result("proven", known["transport"], f"by job {known['job']}"))
-        elif known is None and what == _REHEARSAL:
+        elif known is None and names == [_REHEARSAL]:
             order.folder.event("probe", **_result("omitted", reason=_NO_FABRIC))
-            proven_nodes.remember(proven, plan, what, "")
-        if known is not None or what == _REHEARSAL:
+            proven_nodes.remember(proven, plan, _REHEARSAL, "")
+        if known is not None or names == [_REHEARSAL]:
             return None
-    began = time.monotonic()
     state.set_probing()
-    result, verdict = _run(order, state)
-    if not isinstance(result, Outcome):
-        return result
-    if result.state == "CANCELLED" or not result.ran:
-        result.ran = False
-        return result
-    if verdict.verdict != "refused" and result.state != "SUCCEEDED":
-        verdict = _failed(result)
+    began, reasons = time.monotonic(), []
+    for program in programs:
+        result, verdict = _run(order, state, program)
+        if not isinstance(result, Outcome):
+            return result
+        is_first = program is programs[0]
+        if result.state == "CANCELLED" or (is_first and not result.ran):
+            result.ran = False  # what kept the probe from its start would keep the job
+            return result
+        if verdict.verdict != "refused" and result.state != "SUCCEEDED":
+            verdict = _failed(result, program.name)
+        reasons.append(verdict.reason)
+        if verdict.verdict != "unproven" or result.exit_status != probe_plan.NOTHING_TO_RUN:
+            break
+    verdict = verdict._replace(reason=verdict.reason if verdict.lines else "; ".join(reasons))
     found = _result(verdict.verdict, verdict.transport, verdict.reason)
     found["seconds"], found["lines"] = round(time.monotonic() - began, 1), verdict.lines
     _record(order, found)
     if verdict.verdict == "proven":
-        proven_nodes.remember(proven, plan, program, verdict.transport)
+        proven_nodes.remember(proven, plan, program.name, verdict.transport)
         return None
     if verdict.verdict == "unproven" and plan["probe"]["mode"] == "auto":
         return None  # nothing speaks against InfiniBand, and no probe fits every framework
@@ -69,8 +76,8 @@ def _record(order: LaunchOrder, found: ProbeResult) -> None:
     order.stream.write(LAUNCHER, 0, 2, line.encode() + b"\n")
 
 
-def _run(order: LaunchOrder, state: JobState) -> tuple[Outcome | Taken, Verdict]:
-    plan = probe_plan.make(order.plan)
+def _run(order: LaunchOrder, state: JobState, program: Program) -> tuple[Outcome | Taken, Verdict]:
+    plan = probe_plan.make(order.plan, program)
     folder = _ProbeFolder(order.folder)
     os.makedirs(folder.path, mode=0o700, exist_ok=True)
     names = [node["name"] for node in plan["nodes"]]
@@ -82,7 +89,7 @@ def _run(order: LaunchOrder, state: JobState) -> tuple[Outcome | Taken, Verdict]
     finally:
         stream.close()
     ranks = {given["rank"]: node["name"] for node in plan["nodes"] for given in node["ranks"]}
-    return result, stream.evidence.verdict(ranks)
+    return result, stream.evidence.verdict(ranks, is_by_node=program.is_by_node)
 
 
 def _free_port(address: str) -> int:
@@ -91,12 +98,12 @@ def _free_port(address: str) -> int:
         return int(one.getsockname()[1])
 
 
-def _failed(result: Outcome) -> Verdict:
+def _failed(result: Outcome, program: str) -> Verdict:
     """Return the verdict where the probe itself failed."""
     failure = result.failure
     node = "" if failure is None else failure["node"] or ""
     lines = [] if failure is None else failure["last_lines"][-1:]
-    reason = "; ".join([f"the probe failed: {result.reason}", *lines])
+    reason = "; ".join([f"the probe by {program} failed: {result.reason}", *lines])
     return Verdict("unproven", "", reason, node, [])
 
 

@@ -14,6 +14,7 @@ from datetime import timedelta
 __all__ = ["main"]
 
 _LIMIT = timedelta(seconds=45)
+_NOTHING_TO_RUN = 3
 _FLOATS = 1 << 24
 _LOCAL = "RANKLIFT_PROBE_LOCAL"
 
@@ -31,7 +32,7 @@ def main(arguments: list[str]) -> int:
         import torch.distributed as dist
     except ImportError as error:
         _print(f"torch cannot be imported: {error}")
-        return 3
+        return _NOTHING_TO_RUN
     gpus = torch.cuda.device_count() if dist.is_nccl_available() else 0
     local = int(os.environ.get(_LOCAL, "0"))
     others = range(1, gpus) if _LOCAL not in os.environ else ()

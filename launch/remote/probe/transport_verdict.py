@@ -103,13 +103,15 @@ class Evidence:
             is_ethernet = fact.library == "UCX" and not set(names) <= self._ports.get(one.node, set(names))
         return fact._replace(used=names, transport=ROCE if is_ethernet else INFINIBAND)
 
-    def verdict(self, ranks: Mapping[int, str]) -> Verdict:
-        """Return what is proven. ``ranks``, each with its node, must all have shown a connection: otherwise
-        nothing is."""
+    def verdict(self, ranks: Mapping[int, str], *, is_by_node: bool = False) -> Verdict:
+        """Return what is proven. ``ranks``, each with its node, must all have shown a connection, or with
+        ``is_by_node`` one of each node: otherwise nothing is."""
         found = self._connections
         if self._refused is not None:
             return self._refused
-        silent = sorted(set(ranks).difference(one.rank for one in found))
+        nodes = {one.node for one in found} if is_by_node else set()
+        shown = {one.rank for one in found}
+        silent = sorted(rank for rank, node in ranks.items() if rank not in shown and node not in nodes)
         if not found or (silent and not any(one.fact.is_for_all for one in found)):
             who = "no rank has"
             if found:

@@ -127,20 +127,50 @@ def test_nodes_are_probed_once_by_their_head(nodes: Nodes, torch: dict[str, str]
     assert f"transport InfiniBand, 2 HCAs a node, GPUDirect, proven by job {first.job}\n" in shown
 
 
-def test_a_python_without_torch_proves_nothing(nodes: Nodes, tmp_path: Path) -> None:
-    """It is reported; who asked for the proof does not get a job without it."""
+@pytest.fixture
+def without_torch(tmp_path: Path) -> dict[str, str]:
+    """Variables by which ranks cannot import torch."""
     folder = tmp_path / "none/torch"
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text("raise ImportError('no torch here')\n")
-    spec = shell("echo trains", env={"PYTHONPATH": str(folder.parent)})
+    return {"PYTHONPATH": str(folder.parent)}
+
+
+def test_a_python_without_torch_proves_nothing(nodes: Nodes, without_torch: dict[str, str]) -> None:
+    """It is reported; who asked for the proof does not get a job without it."""
+    spec = shell("echo trains", env=without_torch)
     state, events = run(nodes, spec, "auto")
     assert (state.state, len(lines(events))) == ("SUCCEEDED", 3)
     (found,) = results(nodes, state.job)
     assert found["verdict"] == "unproven"
     assert "ranklift-probe: torch cannot be imported: no torch here" in found["reason"]
+    assert "ranklift-probe: there is no /opt/nccl-tests/build/all_reduce_perf" in found["reason"]
     assert "transport: not proven" in remarks(events)
     refused, events = run(nodes, spec, "on")
     assert (refused.state, lines(events)) == ("FAILED", [])
+
+
+NCCL_TESTS = """\
+#!/bin/sh
+if [ "$NCCL_DEBUG" = INFO ]; then
+    line="[0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IBext_v8/0/GDRDMA"
+    echo "node$OMPI_COMM_WORLD_RANK:7:9 $line"
+fi
+"""
+
+
+def test_the_images_nccl_tests_prove_it_where_the_python_has_no_torch(
+    nodes: Nodes, without_torch: dict[str, str]
+) -> None:
+    """Started by the node's own Open MPI; a script stands for the benchmark, which needs GPUs."""
+    (nodes.bin / "all_reduce_perf").write_text(NCCL_TESTS)
+    (nodes.bin / "all_reduce_perf").chmod(0o755)
+    state, events = run(nodes, shell("echo ${OMPI_COMM_WORLD_RANK-none}", env=without_torch), "on")
+    assert (state.state, {text for _, text in lines(events)}) == ("SUCCEEDED", {"none"})
+    (found,) = results(nodes, state.job)
+    assert (found["verdict"], found["transport"]) == ("proven", "InfiniBand, 1 HCA a node, GPUDirect")
+    again, _ = run(nodes, shell("true", env=without_torch), "auto")
+    assert results(nodes, again.job)[0]["reason"] == f"by job {state.job}"
 
 
 def test_a_rehearsal_says_once_that_it_has_nothing_to_prove(nodes: Nodes) -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from launch.job.hostfile import hostfile_text, machinefile_text
-from launch.launchers.mpi import common_network
 from launch.remote.mpi.base import CommandLine, Start
+from launch.remote.mpi.hostfile import common_network, hostfile_text, machinefile_text
 from launch.remote.mpi.registry import command_lines
 
 GOLDEN = Path(__file__).parent / "golden"

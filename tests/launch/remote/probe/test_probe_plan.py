@@ -9,7 +9,8 @@ import pytest
 from launch.errors import InputError
 from launch.remote.base.records import Plan
 from launch.remote.head.runners.runner_spec import runner_spec
-from launch.remote.probe.probe_plan import distances, make
+from launch.remote.probe import probe_plan
+from launch.remote.probe.probe_plan import distances, programs_of
 from tests.launch.job.test_plan import NODES, SPECS, made
 
 _CHANGED = {
@@ -26,12 +27,16 @@ _CHANGED = {
         "data",
         "uploads",
     ),
-    *("output_folders", "services", "max_restarts", "min_nodes", "grace_s"),
+    *("output_folders", "services", "max_restarts", "min_nodes", "grace_s", "hostfile", "machinefile"),
 }
 
 
 def plan(kind: str, **fields: object) -> Plan:
     return made(replace(SPECS[kind], **fields)).as_dict()  # type: ignore[arg-type]
+
+
+def make(job: Plan, program: int = 0) -> Plan:
+    return probe_plan.make(job, programs_of(job)[program])
 
 
 @pytest.mark.parametrize("kind", SPECS)
@@ -61,6 +66,26 @@ def test_torch_gets_one_process_a_node_which_starts_those_of_its_gpus(kind: str)
     assert probe["argv"][:2] == ["python3", "-c"]
     assert "import torch" in probe["argv"][3]
     assert probe["argv"][4:] == ["3"]
+
+
+def test_nccl_tests_get_a_rank_for_each_gpu_that_the_job_holds() -> None:
+    job = plan("per_node")
+    probe = make(job, 1)
+    assert [[one["rank"] for one in node["ranks"]] for node in probe["nodes"]] == [
+        list(range(8)),
+        list(range(8, 16)),
+        list(range(16, 24)),
+    ]
+    assert probe["hostfile"] == "".join(f"{node.name} slots=8\n" for node in NODES)
+    assert set(probe["mpirun"]) == set(plan("mpi")["mpirun"])
+    assert "/opt/nccl-tests/build/all_reduce_perf" in probe["argv"][2]
+    assert probe["drop"] == []  # the MPI's variables, by which the ranks find each other
+    assert "UCX_LOG_LEVEL" not in probe["user_env"]  # MPI only starts them, over whatever it finds
+
+
+def test_a_job_without_gpus_has_no_nccl_tests() -> None:
+    planned = made(SPECS["pytorch"], [replace(node, slots=44) for node in NODES], size="Standard_HC44rs")
+    assert [one.name for one in programs_of(planned.as_dict())] == ["torch"]
 
 
 def test_mpirun_gets_the_jobs_own_ranks() -> None:

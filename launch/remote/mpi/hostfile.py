@@ -1,10 +1,10 @@
-"""Which node has how many ranks, as Open MPI and hydra read it."""
+"""Which node has how many ranks, as Open MPI and hydra read it, and the network of the nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-__all__ = ["hostfile_text", "machinefile_text"]
+__all__ = ["common_network", "hostfile_text", "machinefile_text"]
 
 
 def hostfile_text(ranks_on: Iterable[tuple[str, int]]) -> str:
@@ -30,3 +30,18 @@ def machinefile_text(ranks_on: Iterable[tuple[str, int]]) -> str:
     node000001:1
     """
     return "".join(f"{name}:{count}\n" for name, count in ranks_on if count)
+
+
+def common_network(addresses: Sequence[str]) -> str:
+    """Return the smallest network of at least a /24 that holds all addresses.
+
+    Open MPI chooses its interfaces by that.
+
+    >>> common_network(["10.0.0.4", "10.0.0.5", "10.0.1.3"])
+    '10.0.0.0/23'
+    """
+    import ipaddress  # heads rarely need it
+
+    numbers = [int(ipaddress.IPv4Address(address)) for address in addresses]
+    length = min(24, 32 - (min(numbers) ^ max(numbers)).bit_length())
+    return str(ipaddress.ip_network((min(numbers), length), strict=False))
