@@ -206,8 +206,11 @@ def patience(trouble: Trouble) -> int | None:
     return requested_pause(trouble.message)
 
 
-def advice(trouble: Trouble, stack: str) -> str:
-    """Return what to do about it, in one line; empty if Azure's message is all there is."""
+def advice(trouble: Trouble, update: str, removal: str) -> str:
+    """Return what to do about it, in one line; empty if Azure's message is all there is.
+
+    ``update`` and ``removal`` are the commands that continue with the stack and remove it.
+    """
     holder = _HOLDER.search(trouble.message)
     what = holder[1].rstrip(".,") if holder else "something"
     return {
@@ -216,13 +219,13 @@ def advice(trouble: Trouble, stack: str) -> str:
         "replicating": "Azure does not know a role or identity of the stack's everywhere yet, or somebody "
         "deleted it: repeat the command in some minutes",
         "partial": "",
-        "no-boot": f"`fab up --stack {stack}` makes another node in its place",
+        "no-boot": f"`{update}` makes another node in its place",
         "quota": "ask for more quota (portal: Subscriptions, Usage + quotas) or fewer nodes; see `fab plan`",
         "size": "choose another region or size (`fab plan` shows what is offered), or ask for access to it",
         "login": "the sign-in has expired: run `az login`, then repeat the command; it continues from there",
-        "rights": "the signed-in identity lacks a right: ask for Contributor on the "
-        "subscription, and for User Access Administrator where storage, ttlHours or idleStopMinutes is set",
-        "in-use": f"{what} is in it and is not of the stack: remove it, then `fab down --stack {stack}`",
+        "rights": "the signed-in identity lacks a right: ask for Contributor on the subscription, and for "
+        "User Access Administrator where roles are given: for storage, ttlHours, idleStopMinutes, images",
+        "in-use": f"{what} is in it and is not of the stack: remove it, then `{removal}`",
         "other": "",
     }[kind_of(trouble)]
 
@@ -238,11 +241,12 @@ class AzureFailed(RankliftError):
             # headers have.
             super().__init__(f"{what}: {known}")
             return
-        hint = advice(self.trouble, stack)
+        update, removal = f"fab up --stack {stack}", f"fab down --stack {stack}"
+        hint = advice(self.trouble, update, removal)
         if self.trouble.code in ("ResourceNotFound", "ResourceGroupNotFound"):
             hint = (
                 f"it was removed, by an interrupted `fab down` or in Azure: "
-                f"`fab up --stack {stack}` makes it again, `fab down --stack {stack}` removes the rest"
+                f"`{update}` makes it again, `{removal}` removes the rest"
             )
         super().__init__(f"{what}: {self.trouble}" + (f"\n{hint}" if hint else ""))
 

@@ -53,11 +53,12 @@ _REASONS: Mapping[Kind, str] = {
 class UpdateFailed(RankliftError):
     """An update of Pulumi failed; ``troubles`` are the failures by resource."""
 
-    def __init__(self, stack: str, troubles: Sequence[Trouble]) -> None:
-        self.stack, self.troubles = stack, tuple(troubles)
+    def __init__(self, stack: Stack, troubles: Sequence[Trouble]) -> None:
+        self.stack, self.troubles = stack.name, tuple(troubles)
         lines = [str(trouble) for trouble in troubles]
-        lines += dict.fromkeys(filter(None, (advice(trouble, stack) for trouble in troubles)))
-        super().__init__(f"stack {stack}: " + "\n".join(lines))
+        hints = (advice(trouble, stack.update_command, stack.removal_command) for trouble in troubles)
+        lines += dict.fromkeys(filter(None, hints))
+        super().__init__(f"stack {stack.name}: " + "\n".join(lines))
 
 
 class Interrupted(Exit):
@@ -72,7 +73,7 @@ class TookTooLong(UpdateFailed):
     """Azure did not finish in time; ``under_way`` describes what it was doing."""
 
     def __init__(self, stack: Stack, limit: float, under_way: Sequence[str]) -> None:
-        super().__init__(stack.name, ())
+        super().__init__(stack, ())
         doing = "; ".join(under_way) or "nothing that Pulumi reports"
         self.args = (
             f"stack {stack.name}: not done within {limit:.0f} s: {doing}\n"
@@ -149,7 +150,7 @@ def pulumi(
         failed = watch.progress.failed
         if not any(trouble.code or kind_of(trouble) != "other" for trouble in failed):
             raise Exit(code=exit_status)  # Pulumi has said why
-        raise UpdateFailed(stack.name, failed)
+        raise UpdateFailed(stack, failed)
 
 
 def _killed(stack: Stack, by: signal.Signals, under_way: Sequence[str]) -> Exit:

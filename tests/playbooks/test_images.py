@@ -11,8 +11,11 @@ import pytest
 from invoke.context import Context
 from invoke.exceptions import Exit
 
+from infra.arm.update_errors import Trouble
 from playbooks import images
+from playbooks.images import ImageStack
 from playbooks.pulumi import run
+from playbooks.pulumi.run import UpdateFailed
 
 SETTINGS = "config:\n  ranklift-images:size: Standard_ND40rs_v2\n"
 RIGHT = "urn:pulumi:gpu::ranklift-images::azure-native:authorization:RoleAssignment::builder-right"
@@ -140,3 +143,12 @@ def test_a_dry_run_prints_the_update_and_runs_nothing(
     images.build(Context(), stack="gpu", dry_run=True)
     assert capsys.readouterr().out == f"pulumi -C {project.program} up --yes --stack gpu\n"
     assert not (project.folder / "calls").exists()
+
+
+def test_advice_on_an_images_stack_names_its_own_commands() -> None:
+    in_use = Trouble("Subnet nodes", "InUseSubnetCannotBeDeleted", "Subnet nodes is in use by /nic.")
+    stack = ImageStack("gpu-images", Path(), {})
+    text = str(UpdateFailed(stack, [in_use]))
+    assert text.endswith(f"remove it, then `{stack.removal_command}`")
+    assert "pulumi" in text
+    assert "fab down" not in text

@@ -101,13 +101,13 @@ def test_what_a_program_says_has_no_code_and_what_is_no_error_is_left_out() -> N
         (Trouble("", "", "DefaultAzureCredential failed to get a token"), "login", "`az login`"),
         (Trouble("X", "AuthorizationFailed", ""), "rights", "Contributor"),
         (Trouble("X", "InUseSubnetCannotBeDeleted", "Subnet nodes is in use by /subscriptions/s/nic and"),
-         "in-use", "/subscriptions/s/nic is in it"),
+         "in-use", "/subscriptions/s/nic is in it and is not of the stack: remove it, then `fab down`"),
         (Trouble("X", "", "boom"), "other", ""),
     ],
 )  # fmt: skip
 def test_a_code_says_what_to_do(trouble: Trouble, kind: str, hint: str) -> None:
     assert kind_of(trouble) == kind
-    result = advice(trouble, "dev")
+    result = advice(trouble, "fab up", "fab down")
     assert hint in result
     assert bool(result) == bool(hint)
 

@@ -21,8 +21,12 @@ from playbooks.pulumi.run import NEVER, UpdateFailed
 from tests.playbooks.typed import fake_pulumi
 
 SET = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/set"
-FAILED = UpdateFailed("dev", [Trouble("VirtualMachineScaleSet nodes", "AllocationFailed", "Too few.")])
-NO_BOOT = UpdateFailed("dev", [Trouble("VirtualMachineScaleSet nodes", "OSProvisioningTimedOut", "Silent.")])
+FAILED = UpdateFailed(
+    Stack("dev", Path(), {}), [Trouble("VirtualMachineScaleSet nodes", "AllocationFailed", "Too few.")]
+)
+NO_BOOT = UpdateFailed(
+    Stack("dev", Path(), {}), [Trouble("VirtualMachineScaleSet nodes", "OSProvisioningTimedOut", "Silent.")]
+)
 
 
 class Double:
@@ -146,6 +150,8 @@ def test_pulumi_makes_another_number_than_the_configuration_says(tmp_path: Path)
 def test_any_other_failure_changes_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, double: Double
 ) -> None:
-    other = UpdateFailed("dev", [Trouble("Subnet nodes", "AuthorizationFailed", "No right.")])
+    other = UpdateFailed(
+        Stack("dev", Path(), {}), [Trouble("Subnet nodes", "AuthorizationFailed", "No right.")]
+    )
     assert settled(monkeypatch, tmp_path, other, 2, "") is None
     assert double.done == []

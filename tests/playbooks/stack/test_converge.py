@@ -200,7 +200,7 @@ def test_a_replacement_that_fails_has_no_node_of_the_replaced_scale_set(
 ) -> None:
     """In the new scale set Azure numbers nodes from 0 too, so that ids alone do not tell them apart."""
     update.cause = Replacement(("a new image",))
-    update.refused["up --yes --skip-preview --stack dev"] = UpdateFailed("dev", [])
+    update.refused["up --yes --skip-preview --stack dev"] = UpdateFailed(Stack("dev", Path(), {}), [])
     answers = iter(("first", now))
     monkeypatch.setattr(converge, "scale_set_guid", lambda _: next(answers))
     earlier: list[Inventory] = []

@@ -30,7 +30,9 @@ config:
   ranklift:location: southcentralus
   ranklift:sshFrom: 203.0.113.7
 """
-FORBIDDEN = UpdateFailed("dev", [Trouble("VirtualMachineScaleSet nodes", "AuthorizationFailed", "No right.")])
+FORBIDDEN = UpdateFailed(
+    Stack("dev", Path(), {}), [Trouble("VirtualMachineScaleSet nodes", "AuthorizationFailed", "No right.")]
+)
 
 
 def inventory(count: int, state: str = "running") -> Inventory:
