@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from invoke.collection import Collection
 
 from launch.launchers.registry import LAUNCHERS
@@ -13,7 +15,7 @@ from playbooks.data import put as transfers
 from playbooks.jobs import cancel, collect, launch_file, logs, show
 from playbooks.jobs.launch import launch_task
 from playbooks.nodes import drain, environments, exec, push, ssh_task
-from playbooks.nodes.on_unhealthy import Replacement
+from playbooks.nodes.on_unhealthy import OnUnhealthy, Replacement
 from playbooks.stack import account, check, down, plan, replace, scale, status, up, wait_nodes
 from rehearsal.faults.fault_kinds import KINDS
 
@@ -56,6 +58,7 @@ def make_collection() -> Collection:
         {
             **{one.name: one.choices for one in options if one.choices},
             "kind": (*KINDS, "clear"),
+            "on_unhealthy": get_args(OnUnhealthy),
             "runtime": tuple(FORMS),
         }
     )

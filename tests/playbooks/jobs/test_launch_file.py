@@ -122,6 +122,19 @@ def test_a_job_without_a_distribution_is_shown_as_the_one_process_it_is(fab: Fab
     assert "pytorch" not in ran
 
 
+def test_nodes_are_replaced_before_the_job_where_the_file_or_an_option_says_so(fab: Fab, own: Path) -> None:
+    notice = "a launch looks at the nodes first, and replaces those with errors"
+    (own / "job.yml").write_text("command: hostname\nranklift: {on_unhealthy: replace}\n")
+    assert notice in fab("launch", "job.yml", "--dry-run").stdout
+    assert notice not in fab("launch", "job.yml", "--on-unhealthy", "refuse", "--dry-run").stdout
+    script = ("src/train.py", "--dry-run")
+    assert notice in fab("launch.torch", *script, "--on-unhealthy", "replace").stdout
+    assert notice not in fab("launch.torch", *script).stdout
+    refused = fab("launch.torch", *script, "--on-unhealthy", "drain")
+    assert refused.returncode == 2
+    assert "--on-unhealthy = 'drain': is not known; give refuse or replace" in refused.stderr
+
+
 def test_restarts_and_the_grace_are_shown_and_options_win_over_the_file(fab: Fab, own: Path) -> None:
     (own / "job.yml").write_text("command: hostname\nranklift: {max_restarts: 2, grace: 1m}\n")
     ran = fab("launch", "job.yml", "--dry-run").stdout
