@@ -94,8 +94,8 @@ def replace(  # noqa: PLR0913, PLR0917
     Removes the node and creates another with another name; with --reimage keeps the machine and installs it
     again, which needs no free capacity in Azure. Either way everything on it is lost; the next push copies
     code there again. Refused while a job has ranks there, unless the node is dead, and while another command
-    changes the stack. --report reports to Azure what is wrong with the host, which may come again otherwise; if
-    that fails it asks, and without a terminal nothing is replaced unless --yes is given.
+    changes the stack. With --report Azure learns what is wrong with the host, which may come again otherwise;
+    if that fails it asks, and without a terminal nothing is replaced unless --yes is given.
     """
     name = _named(node or (), sick=sick)
     if report and reimage:
