@@ -55,8 +55,7 @@ class NodeStatus:
     help={"wide": "print all columns, however wide the terminal is"},
 )
 def status(context: Context, stack: str | None = None, wide: bool = False, json: bool = False) -> None:
-    """Show the nodes as Azure has them now, and whether each answers, is ready for jobs and has its VM size's
-    devices.
+    """Show the nodes as Azure has them now, and whether each is ready for jobs.
 
     With ranklift:ttlHours it prints when their time is over. The exit status is 1 when a node is not ready,
     when Azure has another number of nodes than the stack's configuration asks for, when another resource of

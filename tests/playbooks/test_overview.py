@@ -152,7 +152,7 @@ def test_a_script_behind_two_dashes_is_launched_as_it_is(workplace: Path) -> Non
         (["launch.torch", "-n", "0"], 'launch.torch: needs a command; e.g. fab launch.torch "train.py'),
         (["launch"], "launch: needs a job file; e.g. fab launch job.yml"),
         (["scale"], "scale: needs a number of nodes; e.g. fab scale "),
-        (["replace", "--timeout", "3"], "replace: needs a node; e.g. fab replace "),
+        (["replace", "--timeout", "3"], "node: is missing; name one, as in 3 or node000003, or give --sick"),
         (["exec", "--nodes", "0", "ls", "-l"], 'put it in quotes: fab exec --nodes 0 "ls -l"'),
         (
             ["launch.mpi", "a.py", "--lr", "0.1", "--nodes", "0"],
