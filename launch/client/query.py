@@ -67,7 +67,7 @@ class JobReport:
     events: tuple[Happening, ...]
     folder: str
     """The job's folder on the head; each rank's log lies in its ``logs`` folder on the rank's own node."""
-    health: HealthMode = "off"
+    health: HealthMode = "strict"
     """What findings at its nodes do to it."""
     environment: EnvironmentRecord = field(default_factory=lambda: BARE)
     """What the ranks run in."""
