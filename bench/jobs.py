@@ -130,7 +130,18 @@ def measure_start(bench: Bench, count: int) -> dict[str, list[float]]:
 
 
 def _launch(line: str, *options: str) -> list[str]:
-    return ["fab", "launch.torch", line, "--nproc-per-node", str(PER_NODE), "--source", "code", *options]
+    return [
+        "fab",
+        "launch.torch",
+        line,
+        "--nproc-per-node",
+        str(PER_NODE),
+        "--source",
+        "code",
+        "--health",
+        "off",
+        *options,
+    ]
 
 
 def _plan(bench: Bench) -> dict[str, Any]:
