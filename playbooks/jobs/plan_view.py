@@ -27,6 +27,10 @@ _HEALTH = {
     "off": "off: nobody looks at the nodes",
     "warn": "what is wrong with a node is shown, and the job starts",
 }
+_PROBE = {
+    True: "before any rank starts: only InfiniBand between nodes will do",
+    False: "off: nothing proves InfiniBand between nodes",
+}
 _HIDDEN = "(value not shown)"
 
 
@@ -92,6 +96,7 @@ def _facts(
         facts.append(("restarts", f"up to {spec.max_restarts} after a failure, on the same nodes"))
     if spec.health != HEALTH:
         facts.append(("health", _HEALTH[spec.health]))
+    facts += [("probe", words) for wanted, words in _PROBE.items() if wanted is spec.probe]
     if spec.min_nodes:
         facts.append(("fewest", f"continues with {counted(spec.min_nodes, 'node')} when others are lost"))
     if spec.grace_s != GRACE_S:

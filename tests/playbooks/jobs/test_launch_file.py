@@ -151,6 +151,12 @@ def test_a_probe_is_planned_as_the_options_say_and_refused_where_it_proves_nothi
     assert planned(fab, "job.yml")["probe"] == {"mode": "auto", "rehearsal": 0}
     assert planned(fab, "job.yml", "--probe")["probe"] == {"mode": "on", "rehearsal": 0}
     assert planned(fab, "job.yml", "--no-probe")["probe"] == {"mode": "off", "rehearsal": 0}
+    shown = [
+        fab("launch", "job.yml", "--dry-run", *more).stdout for more in ((), ("--probe",), ("--no-probe",))
+    ]
+    assert "\nprobe " not in shown[0]
+    assert "\nprobe      before any rank starts: only InfiniBand between nodes will do\n" in shown[1]
+    assert "\nprobe      off: nothing proves InfiniBand between nodes\n" in shown[2]
     ran = fab("launch", "job.yml", "--dry-run", "--probe", "--no-probe")
     assert "--probe: cannot be combined with --no-probe; give one of the two" in ran.stderr
     (own / "job.yml").write_text("command: hostname\nranklift: {probe: true}\n")
