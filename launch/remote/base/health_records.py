@@ -164,7 +164,8 @@ class ProbeEvent(ProbeResult, Timed):
 class ProvenNodes(TypedDict):
     """Nodes of one passed probe: an element of the head's probes.json."""
 
-    program: str
+    subject: str
+    """As :func:`launch.remote.probe.probe_plan.subject_of` returns it."""
     job: str
     transport: str
     nodes: List[str]  # noqa: UP006

@@ -22,7 +22,7 @@ from launch.remote.probe.transport_verdict import Verdict
 __all__ = ["probe_transport"]
 
 _REHEARSAL = "rehearsal"
-"""In place of a program, where nodes are remembered because there is nothing to prove."""
+"""In place of a subject, where nodes are remembered because there is nothing to prove."""
 _NO_FABRIC = "rehearsed nodes have no InfiniBand; --probe runs the probe, which refuses the job there"
 
 
@@ -32,14 +32,18 @@ def probe_transport(order: LaunchOrder, state: JobState) -> Outcome | Taken | No
     plan, proven = order.plan, proven_nodes.read()
     programs = probe_plan.programs_of(plan)
     if plan["probe"]["mode"] == "auto":
-        names = [_REHEARSAL] if plan["probe"]["rehearsal"] else [one.name for one in programs]
-        known = next(filter(None, (proven_nodes.find(proven, plan, name) for name in names)), None)
-        if known is not None and known["program"] != _REHEARSAL:
+        subjects = (
+            [_REHEARSAL]
+            if plan["probe"]["rehearsal"]
+            else [probe_plan.subject_of(plan, one) for one in programs]
+        )
+        known = next(filter(None, (proven_nodes.find(proven, plan, name) for name in subjects)), None)
+        if known is not None and known["subject"] != _REHEARSAL:
             order.folder.event("probe", **_result("proven", known["transport"], f"by job {known['job']}"))
-        elif known is None and names == [_REHEARSAL]:
+        elif known is None and subjects == [_REHEARSAL]:
             order.folder.event("probe", **_result("omitted", reason=_NO_FABRIC))
             proven_nodes.remember(proven, plan, _REHEARSAL, "")
-        if known is not None or names == [_REHEARSAL]:
+        if known is not None or subjects == [_REHEARSAL]:
             return None
     state.set_probing()
     began, reasons = time.monotonic(), []
@@ -61,7 +65,7 @@ def probe_transport(order: LaunchOrder, state: JobState) -> Outcome | Taken | No
     found["seconds"], found["lines"] = round(time.monotonic() - began, 1), verdict.lines
     _record(order, found)
     if verdict.verdict == "proven":
-        proven_nodes.remember(proven, plan, program.name, verdict.transport)
+        proven_nodes.remember(proven, plan, probe_plan.subject_of(plan, program), verdict.transport)
         return None
     if verdict.verdict == "unproven" and plan["probe"]["mode"] == "auto":
         return None  # nothing speaks against InfiniBand, and no probe fits every framework

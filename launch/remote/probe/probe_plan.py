@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import zlib
 from typing import NamedTuple
 
 from launch.remote.base import timing
@@ -13,7 +15,7 @@ from launch.remote.mpi.hostfile import common_network, hostfile_text, machinefil
 from launch.remote.mpi.registry import command_lines
 from launch.remote.probe.program_lines import MARK
 
-__all__ = ["FOLDER", "NOTHING_TO_RUN", "Program", "distances", "make", "programs_of"]
+__all__ = ["FOLDER", "NOTHING_TO_RUN", "Program", "distances", "make", "programs_of", "subject_of"]
 
 FOLDER = "probe"
 """Name of the probe's folder in the job's, on the head and on every node."""
@@ -27,6 +29,7 @@ _MPI_LOG = {
     "MPIR_CVAR_DEBUG_SUMMARY": "1",
 }
 """What makes NCCL and the MPIs print their connections."""
+_LIBRARIES = ("NCCL_", "UCX_", "OMPI_MCA_", "I_MPI_", "FI_", "MPICH_", "MPIR_CVAR_", "LD_LIBRARY_PATH")
 _LOG_FILES = ("NCCL_DEBUG_FILE", "UCX_LOG_FILE", "I_MPI_DEBUG_OUTPUT")
 _PYTHON = f"import signal, sys; signal.alarm({timing.PROBE_S:g}); exec(sys.argv[1])"
 _NCCL_TESTS = (
@@ -68,6 +71,15 @@ def programs_of(plan: Plan) -> list[Program]:
     }
     nodes, argv = _with_ranks(plan, counts), ["sh", "-c", _NCCL_TESTS]
     return [torch, Program("nccl-tests", argv, _NCCL_LOG, nodes, lines, True)]
+
+
+def subject_of(plan: Plan, program: Program) -> str:
+    """Return what a probe proves beside its nodes: the program, what it runs in, and the user's variables of
+    the libraries. A container without InfiniBand's devices, or a variable, makes NCCL use sockets."""
+    runs_in = plan["environment"]["id"] or plan["python"]
+    own = {name: value for name, value in plan["user_env"].items() if name.startswith(_LIBRARIES)}
+    variables = json.dumps(own, sort_keys=True).encode()
+    return f"{program.name} in {runs_in} {zlib.crc32(variables):08x}"
 
 
 def make(plan: Plan, program: Program) -> Plan:

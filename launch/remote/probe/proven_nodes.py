@@ -27,18 +27,18 @@ def read() -> list[ProvenNodes]:
     return found
 
 
-def find(proven: list[ProvenNodes], plan: Plan, program: str) -> ProvenNodes | None:
-    """Return the newest entry for this program that has all nodes of the job."""
+def find(proven: list[ProvenNodes], plan: Plan, subject: str) -> ProvenNodes | None:
+    """Return the newest entry of this subject that has all nodes of the job."""
     wanted = {node["name"] for node in plan["nodes"]}
-    fits = (one for one in reversed(proven) if one["program"] == program and wanted <= set(one["nodes"]))
+    fits = (one for one in reversed(proven) if one["subject"] == subject and wanted <= set(one["nodes"]))
     return next(fits, None)
 
 
-def remember(proven: list[ProvenNodes], plan: Plan, program: str, transport: str) -> None:
+def remember(proven: list[ProvenNodes], plan: Plan, subject: str, transport: str) -> None:
     """Add the job's nodes to what is remembered."""
     names = [node["name"] for node in plan["nodes"]]
     entry: ProvenNodes = {
-        "program": program,
+        "subject": subject,
         "nodes": names,
         "job": plan["id"],
         "transport": transport,

@@ -136,6 +136,14 @@ def without_torch(tmp_path: Path) -> dict[str, str]:
     return {"PYTHONPATH": str(folder.parent)}
 
 
+def test_another_variable_of_nccl_needs_another_proof(nodes: Nodes, torch: dict[str, str]) -> None:
+    first, _ = run(nodes, shell("true", env=torch), "auto")
+    falls_back = {**torch, "TORCH_FALLS_BACK": "1"}
+    same, _ = run(nodes, shell("true", env=falls_back), "auto")
+    other, _ = run(nodes, shell("true", env={**falls_back, "NCCL_IB_HCA": "mlx5_9"}), "auto")
+    assert [first.state, same.state, other.state] == ["SUCCEEDED", "SUCCEEDED", "FAILED"]
+
+
 def test_a_python_without_torch_proves_nothing(nodes: Nodes, without_torch: dict[str, str]) -> None:
     """It is reported; who asked for the proof does not get a job without it."""
     spec = shell("echo trains", env=without_torch)

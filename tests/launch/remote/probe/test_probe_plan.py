@@ -10,7 +10,7 @@ from launch.errors import InputError
 from launch.remote.base.records import Plan
 from launch.remote.head.runners.runner_spec import runner_spec
 from launch.remote.probe import probe_plan
-from launch.remote.probe.probe_plan import distances, programs_of
+from launch.remote.probe.probe_plan import distances, programs_of, subject_of
 from tests.launch.job.test_plan import NODES, SPECS, made
 
 _CHANGED = {
@@ -176,3 +176,17 @@ def test_a_probe_with_nothing_to_prove_is_refused(
     with pytest.raises(InputError) as error:
         made(spec, NODES[:nodes], size=size)
     assert str(error.value).startswith(problem)
+
+
+def test_a_proof_is_of_an_environment_and_the_variables_of_its_libraries() -> None:
+    """A container without InfiniBand's devices uses sockets where the node itself does not."""
+    job = plan("pytorch")
+
+    def subject(**fields: object) -> str:
+        changed = {**job, **fields}
+        return subject_of(changed, programs_of(changed)[0])  # type: ignore[arg-type]
+
+    image = {**job["environment"], "id": "0123456789abcdef"}
+    assert subject() == subject(user_env={"LR": "0.1"}, command=["other.py"])
+    others = [subject(environment=image), subject(python="/opt/env"), subject(user_env={"NCCL_NET": "IB"})]
+    assert len({subject(), *others}) == 4
