@@ -70,6 +70,13 @@ _ALL = (
         "xid", "a GPU's error --code in the kernel's log", ("nodes", "code", "device"), ("nodes", "code")
     ),
     FaultKind("clock", "its clock is off by --seconds", ("nodes", "seconds"), ("nodes", "seconds")),
+    FaultKind("slow-link", "its link brings it --rate MB per second", ("nodes", "rate"), ("nodes", "rate")),
+    FaultKind(
+        "slow-path",
+        "of two nodes, the second gets --rate MB per second from the first",
+        ("nodes", "rate"),
+        ("nodes", "rate"),
+    ),
     FaultKind("no-boot", "a node never answers", ("nodes", "after", "count"), count=1),
     FaultKind("cloud-init", "cloud-init fails on a node", ("nodes", "after", "count"), count=1),
     FaultKind(

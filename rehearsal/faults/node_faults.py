@@ -1,4 +1,4 @@
-"""Faults of nodes that run: eviction, a wrong clock, sick devices."""
+"""Faults of nodes that run: eviction, a wrong clock, slow links, sick devices."""
 
 from __future__ import annotations
 
@@ -22,11 +22,18 @@ __all__ = ["NodeFaults", "Parts"]
 _log = logging.getLogger("rehearsal.faults")
 
 
+_ENDS = 2
+"""Nodes of a path."""
+
+
 class Parts(Protocol):
     """Parts of VMs that can be made wrong."""
 
     async def clock(self, network: str, names: list[str], seconds: float) -> None:
         """Shift the time that programs see which start from now on; 0 is the right time."""
+
+    async def shape(self, network: str, names: list[str], rate: int, source: str = "") -> None:
+        """Let nodes receive ``rate`` MB per second, from node ``source`` if given; 0: as much as comes."""
 
     def devices(self, network: str, name: str) -> NodeDevices | None:
         """Return what a VM shows of its devices; another object once it booted again, None for one that is
@@ -44,6 +51,7 @@ class NodeFaults:
         self._subscription = services.subscription
         self._evictions: set[asyncio.Task[None]] = set()
         self._wrong: dict[str, set[str]] = {}
+        self._slow: dict[str, set[str]] = {}
         self._broken: dict[tuple[str, str], tuple[BrokenDevices, NodeDevices]] = {}
         """By network and name: the faults of a node's devices, and what it shows since."""
 
@@ -65,6 +73,16 @@ class NodeFaults:
             names = [one.machine.name for one in chosen]
             await self._parts.clock(network, names, spec.seconds or 0.0)
             self._wrong.setdefault(network, set()).update(names)
+        elif spec.kind in ("slow-link", "slow-path"):
+            record, chosen = self._find(spec, group)
+            network = self._subscription.scale_sets[record.id.key].network
+            source, names = "", [one.machine.name for one in chosen]
+            if spec.kind == "slow-path":
+                if len(names) != _ENDS:
+                    raise InputError("--nodes", len(names), "a path has two ends", "name two nodes")
+                source, names = names[0], names[1:]
+            await self._parts.shape(network, names, spec.rate or 0, source)
+            self._slow.setdefault(network, set()).update(names)
         elif spec.kind in DEVICE_FAULTS:
             record, chosen = self._find(spec, group)
             network = self._subscription.scale_sets[record.id.key].network
@@ -81,8 +99,13 @@ class NodeFaults:
         for network, names in self._wrong.items():
             alive = await self._services.machines.running(network)
             await self._parts.clock(network, sorted(names & alive), 0.0)
+        for network, names in self._slow.items():
+            alive = await self._services.machines.running(network)
+            await self._parts.shape(network, sorted(names & alive), 0)
         found += ["clock"] if self._wrong else []
+        found += ["slow-link"] if self._slow else []
         self._wrong.clear()
+        self._slow.clear()
         self._forget_restarted()
         for (network, name), (broken, _) in self._broken.items():
             await self._parts.show_devices(network, name, broken.healthy)
@@ -94,6 +117,7 @@ class NodeFaults:
         """Return the faults that are set, a line each."""
         lines = [f"{spec}: hit {spec.hits} times" for spec in self._arm_faults.listed()]
         lines += [f"clock: wrong on {', '.join(sorted(names))}" for names in self._wrong.values() if names]
+        lines += [f"slow-link: to {', '.join(sorted(names))}" for names in self._slow.values() if names]
         self._forget_restarted()
         hit: dict[FaultSpec, list[str]] = {}
         for (_, name), (broken, _) in self._broken.items():

@@ -262,6 +262,12 @@ class LocalMachines:
                 await asyncio.to_thread(make_clock, found.folder / "vnet" / CLOCK)
             await found.client.request("clock", names=names, seconds=round(seconds))
 
+    async def shape(self, network: str, names: list[str], rate: int, source: str = "") -> None:
+        """Let nodes receive ``rate`` MB per second, from node ``source`` if given; 0: as much as comes."""
+        found = self._find(network)
+        async with found.lock:
+            await found.client.request("shape", names=names, rate=rate, source=source)
+
     def devices(self, network: str, name: str) -> NodeDevices | None:
         """Return what a VM shows of its devices; another object once it booted again, None for one that is
         gone."""

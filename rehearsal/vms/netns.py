@@ -25,6 +25,7 @@ from typing import Any
 from rehearsal.hardware.clock import set_clock
 from rehearsal.vms.boot import NodeSpec, mac, power_on
 from rehearsal.vms.forward import Forward
+from rehearsal.vms.link_rate import set_rate, tc_lines
 from rehearsal.vms.mounts import add_home, change_devices, ip, make_bridge, prepare
 from rehearsal.vms.nat_gateway import set_filter
 
@@ -46,6 +47,7 @@ class NetnsProcess:
         self._specs: dict[str, NodeSpec] = {}
         self._gone: dict[int, asyncio.Event] = {}
         self._cut: set[str] = set()
+        self._slow: set[str] = set()
         self._forwards: dict[tuple[str, int], Forward] = {}
         self._gateway: int | None = None
         self._open_files = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -91,6 +93,14 @@ class NetnsProcess:
         for name in names:
             if name in self._pids:
                 set_clock(Path(f"/proc/{self._pids[name]}/root"), seconds)
+
+    async def op_shape(self, names: list[str], rate: int, source: str) -> None:
+        """Let nodes receive ``rate`` MB per second, from node ``source`` if given; 0: as much as comes."""
+        for name in names:
+            if name in self._pids:
+                origin = self._specs[source].private_ip if source else ""
+                set_rate(tc_lines(self._specs[name].link, rate, origin, is_set=name in self._slow))
+                (self._slow.add if rate else self._slow.discard)(name)
 
     async def op_devices(self, name: str, changed: dict[str, str | None]) -> None:
         """Change what a node shows of its devices: files below ``/sys``, ``None`` for one that goes."""
@@ -197,6 +207,7 @@ class NetnsProcess:
         batch += [f"neigh del {self._specs[name].private_ip} dev br0\n" for name in names]
         if batch:
             ip("".join(batch), force=True)
+        self._slow.difference_update(names)
 
     def _heal(self, spec: NodeSpec) -> None:
         self._cut.discard(spec.name)

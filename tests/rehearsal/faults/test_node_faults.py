@@ -24,13 +24,17 @@ from tests.rehearsal.node_lab import NETWORK, lab
 
 @dataclass
 class Parts:
-    """Remembers whose clocks are wrong, and what each node shows."""
+    """Remembers whose clocks are wrong, whose links are slow, and what each node shows."""
 
     off: dict[str, float] = field(default_factory=dict)
+    rates: dict[tuple[str, str], int] = field(default_factory=dict)
     shown: dict[str, NodeDevices] = field(default_factory=dict)
 
     async def clock(self, network: str, names: list[str], seconds: float) -> None:
         self.off.update(dict.fromkeys(names, seconds))
+
+    async def shape(self, network: str, names: list[str], rate: int, source: str = "") -> None:
+        self.rates.update({(source, name): rate for name in names})
 
     def devices(self, network: str, name: str) -> NodeDevices | None:
         return self.shown.get(name)
@@ -247,6 +251,54 @@ def test_who_is_not_there_cannot_be_broken(
 ) -> None:
     with pytest.raises(InputError, match=f"^{named}"):
         azure.run(node_faults.inject(fault_spec("evict", nodes=nodes), group))
+
+
+def test_links_and_paths_are_slow_until_all_is_cleared(
+    azure: Endpoint, node_faults: NodeFaults, parts: Parts
+) -> None:
+    azure.run(node_faults.inject(fault_spec("slow-link", nodes=(1,), rate=5), "lab"))
+    azure.run(node_faults.inject(fault_spec("slow-path", nodes=(1, 0), rate=3), "lab"))
+    assert parts.rates == {("", "node000001"): 5, ("node000001", "node000000"): 3}
+    assert node_faults.listed() == ["slow-link: to node000000, node000001"]
+    with pytest.raises(InputError, match="a path has two ends"):
+        azure.run(node_faults.inject(fault_spec("slow-path", nodes=(1,), rate=3), "lab"))
+    assert azure.run(node_faults.clear()) == ["slow-link"]
+    assert parts.rates["", "node000000"] == parts.rates["", "node000001"] == 0
+
+
+def test_a_slow_link_carries_its_rate_and_a_cleared_one_all(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with lab(tmp_path, 3) as it:
+            receive = (
+                'import socket, time; s = socket.create_server(("0.0.0.0", 5000)); print(1, flush=True); '
+                "c = s.accept()[0]; c.recv(1); began = time.monotonic(); n = 0\n"
+                "while d := c.recv(1 << 20): n += len(d)\n"
+                "print(n / (time.monotonic() - began) / 1e6)"
+            )
+
+            async def rate(source: int, target: int) -> float:
+                ip = it.machine(target).private_ip
+                send = (
+                    f'import socket; c = socket.create_connection(("{ip}", 5000)); c.sendall(bytes(6 << 20))'
+                )
+                listening = asyncio.create_task(it.ssh(target, f"timeout 60 python3 -c '{receive}'"))
+                await asyncio.sleep(0.5)
+                assert await it.ssh(source, f"timeout 60 python3 -c '{send}'") == (0, "")
+                status, output = await listening
+                assert status == 0, output
+                return float(output.split()[-1])
+
+            names = [it.machine(number).name for number in range(3)]
+            await it.machines.shape(NETWORK, names[1:2], 4)
+            assert 2 < await rate(0, 1) < 6
+            assert await rate(1, 0) > 12
+            await it.machines.shape(NETWORK, names[1:2], 4, names[2])
+            assert await rate(0, 1) > 12
+            assert 2 < await rate(2, 1) < 6
+            await it.machines.shape(NETWORK, names[1:2], 0)
+            assert await rate(2, 1) > 12
+
+    asyncio.run(story())
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler, as the fault itself does")
