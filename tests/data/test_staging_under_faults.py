@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -99,9 +100,10 @@ def test_a_full_disk_on_one_node_is_named_and_the_others_have_all(nodes: Nodes) 
 
 
 def test_a_blob_that_changes_meanwhile_ends_the_staging(nodes: Nodes) -> None:
-    nodes.put("changing")
-    with nodes.staging("changing") as process:
-        made = nodes.put("changing", size=10)
+    made = nodes.put("changing", 64)
+    with nodes.staging("changing") as process:  # of which the last blobs are not asked for yet
+        nodes.container.upload_blob("changing/63.bin", b"changed", overwrite=True)
+        made["63.bin"] = hashlib.sha256(b"changed").hexdigest()
         nodes.fab("rehearsal.fault", "clear")
         status, out = end_of(process)
     assert status != 0

@@ -93,12 +93,9 @@ def _open_shared(folder: str) -> Store:
 
 
 def _is_mounted(folder: str) -> bool:
-    """Return whether a folder is on another file system than the root; a bind mount counts."""
+    """Return whether a folder is a mount point; unlike :func:`os.path.ismount`, a bind mount counts."""
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as stream:
-        points = {line.split()[4] for line in stream}
-    while folder not in points:
-        folder = os.path.dirname(folder)
-    return folder != "/"
+        return any(line.split()[4] == folder for line in stream)
 
 
 def used_here() -> dict[str, str]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +20,11 @@ from tests.launch.remote.data.storage_server import Storage
 from tests.launch.standin import SSH, until
 
 MiB = 1 << 20
+MOUNTED = [
+    *("unshare", "--map-current-user", "--mount", "--keep-caps"),
+    *("sh", "-c", 'mount --bind "$SHARED" "$SHARED" && exec "$@"', "sh"),
+]
+"""Command before another one, which has the shared folder mounted then."""
 REMOTE = Path(launch.remote.__file__).parent
 
 
@@ -62,7 +65,6 @@ class Cluster:
         (self._bin / "ssh").write_text(SSH)
         (self._bin / "ssh").chmod(0o755)
         (folder / "down").mkdir()
-        self._shared: Path | None = None
         self._stagings: list[Staging] = []
         for node in range(count):
             (self.home(node) / "tmp").mkdir(parents=True)
@@ -76,10 +78,9 @@ class Cluster:
 
     @property
     def shared(self) -> Path:
-        """A folder that all nodes share, on another file system than the root's, as a mount is."""
-        if self._shared is None:
-            self._shared = Path(tempfile.mkdtemp(prefix="ranklift-test-", dir="/dev/shm"))
-        return self._shared
+        """A folder that all nodes share, and have mounted."""
+        (self.folder / "shared").mkdir(exist_ok=True)
+        return self.folder / "shared"
 
     def shared_data(self, name: str = "") -> Path:
         """The data in the shared folder, or of it those with an id."""
@@ -116,11 +117,13 @@ class Cluster:
             "PATH": f"{self._bin}:/usr/bin:/bin",
             "HOME": str(self.folder / chosen[0][1]),
             "STANDIN": str(self.folder),
+            "SHARED": str(self.shared),
             "SSL_CERT_FILE": str(self.storage.certificate),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
+        mounted = MOUNTED if fields.get("shared") == str(self.shared) else []
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(REMOTE / "__main__.py"), "stage"],
+            [*mounted, sys.executable, "-I", "-S", str(REMOTE / "__main__.py"), "stage"],
             cwd=env["HOME"],
             env=env,
             stdin=subprocess.PIPE,
@@ -139,9 +142,6 @@ class Cluster:
         """Ends what still runs."""
         for staging in self._stagings:
             staging.end_anyhow()
-        if self._shared is not None:
-            subprocess.run(["chmod", "-R", "u+w", self._shared], check=True)
-            shutil.rmtree(self._shared)
 
     def stage(self, *sources: StageSource, nodes: Sequence[int] | None = None, **fields: Any) -> StageAnswer:
         """Stages to the end; gives the last line of the answer."""
