@@ -19,9 +19,9 @@ from typing import Any
 
 from launch.errors import InputError, ReplaceNodeError
 from rehearsal.hardware.c_library import build_library, library_folder
-from rehearsal.hardware.clock import CLOCK, make_clock
 from rehearsal.hardware.device_tree import make_device_tree
 from rehearsal.hardware.devices import NodeDevices
+from rehearsal.hardware.preload import CLOCK, SYSTEM, make_library, preload
 from rehearsal.hardware.sysfs import device_files
 from rehearsal.listener import bound
 from rehearsal.run_dir import replace_file
@@ -259,7 +259,7 @@ class LocalMachines:
         found = self._find(network)
         async with found.lock:
             if seconds:
-                await asyncio.to_thread(make_clock, found.folder / "vnet" / CLOCK)
+                await asyncio.to_thread(make_library, found.folder / "vnet", CLOCK)
             await found.client.request("clock", names=names, seconds=round(seconds))
 
     async def shape(self, network: str, names: list[str], rate: int, source: str = "") -> None:
@@ -336,6 +336,9 @@ class LocalMachines:
 
     def _spec(self, network: _Network, machine: Machine, config: CloudConfig) -> dict[str, Any]:
         devices = network.devices[machine.name] = replace(booted_devices(machine, self._is_hit))
+        if devices != NodeDevices():
+            make_library(network.folder / "vnet", SYSTEM)
+            preload(network.folder / machine.name, SYSTEM)
         if devices.has_driver:
             build_library("nvml.c", self._settings.disks / DRIVER / "libnvidia-ml.so.1")
         return asdict(

@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from rehearsal.hardware.clock import set_clock
+from rehearsal.hardware.preload import set_clock
 from rehearsal.vms.boot import NodeSpec, mac, power_on
 from rehearsal.vms.forward import Forward
 from rehearsal.vms.link_rate import set_rate, tc_lines

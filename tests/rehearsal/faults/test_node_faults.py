@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -301,7 +300,6 @@ def test_a_slow_link_carries_its_rate_and_a_cleared_one_all(tmp_path: Path) -> N
     asyncio.run(story())
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler, as the fault itself does")
 def test_programs_that_start_on_a_node_see_its_wrong_clock(tmp_path: Path) -> None:
     async def story() -> None:
         async with lab(tmp_path, 2) as it:

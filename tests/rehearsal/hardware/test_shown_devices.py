@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -120,6 +121,33 @@ def test_a_node_shows_the_hardware_of_its_size_and_none_of_this_machines(tmp_pat
             assert "nvidia" in await output(it, 0, "cat /dev/kmsg")
             none = "python3 -c 'import ctypes; ctypes.CDLL(\"libnvidia-ml.so.1\")' 2>&1 || :"
             assert "No such file or directory" in await output(it, 1, none)
+
+    asyncio.run(story())
+
+
+SYSTEM = """
+import ctypes, resource
+timex = (ctypes.c_long * 64)()
+state = ctypes.CDLL(None).adjtimex(timex)
+memlock, core = (resource.getrlimit(one) for one in (resource.RLIMIT_MEMLOCK, resource.RLIMIT_CORE))
+print(memlock, state, timex[5] & 0x40, core)
+"""
+
+
+def test_locked_memory_and_the_clock_are_as_on_azures_images(tmp_path: Path) -> None:
+    ask = f"bash -c 'ulimit -Hl'; python3 -c {shlex.quote(SYSTEM)}"
+
+    async def story() -> None:
+        async with lab(tmp_path, 0) as it:
+            await boot(it, "Standard_HC44rs", "")
+            core = resource.getrlimit(resource.RLIMIT_CORE)
+            assert await output(it, 0, ask) == f"unlimited\n(-1, -1) 0 0 {core}\n"
+            _, own = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+            assert (await output(it, 1, ask)).startswith("unlimited" if own == -1 else f"{own // 1024}\n")
+            await it.machines.clock(NETWORK, ["node000000"], 3600.0)
+            assert await output(it, 0, ask) == f"unlimited\n(-1, -1) 5 64 {core}\n"
+            await it.machines.clock(NETWORK, ["node000000"], 0)
+            assert await output(it, 0, ask) == f"unlimited\n(-1, -1) 0 0 {core}\n"
 
     asyncio.run(story())
 
