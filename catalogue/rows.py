@@ -142,6 +142,9 @@ class _Reader:
         for key in ("gpu", "gpu_driver", "gpu_memory_gib", "fabric_manager"):
             if row.get("gpus") == 0 and row.get(key):
                 yield key, "contradicts gpus = 0", "correct one of them"
+        limits = [row.get(f"allreduce_{part}gbs", 0) for part in ("report_", "warn_", "")]
+        if any(limits) and not 0 < limits[0] < limits[1] < limits[2]:
+            yield "allreduce_gbs", "contradicts its limits", "give report < warn < expected"
         unfit = not (row.get("rdma") and row.get("sriov")) or row.get("retired") or row.get("retirement")
         if unfit and "instead" not in row:
             yield "instead", "is missing", "name the nearest size to use instead"

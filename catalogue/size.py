@@ -61,6 +61,12 @@ class Size:
     link: Literal["FDR", "EDR", "HDR", "NDR"] | None = None
     connectx3: bool | None = None
     """The adapter is a ConnectX-3 Pro, which OFED dropped with 5.1."""
+    allreduce_gbs: int | None = None
+    """GB/s of bus bandwidth that NCCL's all_reduce of 16 GB reaches over InfiniBand between several nodes."""
+    allreduce_warn_gbs: int | None = None
+    """What less than is suspect."""
+    allreduce_report_gbs: int | None = None
+    """What less than is worth a report to Azure."""
     accelerated_networking: bool | None = None
     settings: str | None = None
     """The ``[settings]`` of the catalogue that its ranks get; ``None``: the default ones."""

@@ -22,6 +22,7 @@ ARROWS: dict[str, set[str]] = {
         *("launch", "launch.launchers", "launch.remote.environment.request", "infra.arm", "infra.inventory"),
         *_REHEARSAL,
         *(
+            "playbooks.check",
             "playbooks.cli",
             "playbooks.data",
             "playbooks.jobs",
@@ -60,6 +61,11 @@ ARROWS: dict[str, set[str]] = {
         *("infra.arm", "infra.config", "infra.inventory", "infra.naming", "playbooks", "playbooks.cli"),
         "playbooks.nodes",
         *("playbooks.jobs", "playbooks.ssh"),
+    },
+    "playbooks.check": {
+        *("launch", "launch.client", "launch.code", "launch.health", "launch.job", "launch.remote.base"),
+        *("infra.arm", "infra.inventory", "playbooks", "playbooks.cli", "playbooks.jobs"),
+        *("playbooks.nodes", "playbooks.ssh", "playbooks.stack"),
     },
     "playbooks.stack": {
         *("launch", "launch.client", "launch.code", "launch.remote.base", "launch.remote.node"),
@@ -141,7 +147,7 @@ ARROWS: dict[str, set[str]] = {
         *("launch", "launch.remote.base", "launch.remote.environment.dockerfile"),
         *("launch.remote.environment.image_reference", "launch.remote.environment.request"),
     },
-    "launch.health": {"launch"},
+    "launch.health": {"catalogue", "launch", "launch.code", "launch.job", "launch.remote.probe"},
     "launch.job": {
         *("catalogue", "launch", "launch.environment", "launch.launchers", "launch.remote.base"),
         *("launch.promise", "launch.remote.mpi", "launch.remote.node"),

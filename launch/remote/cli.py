@@ -245,6 +245,12 @@ def _remove_environments(cache: str, *names: str) -> int:
     return _answer(usage.remove_environments(names, cache=cache == "cache"))
 
 
+def _ring(size: str, seconds: str) -> int:
+    from launch.remote.probe import mpi_ring
+
+    return mpi_ring.main(int(size), float(seconds))
+
+
 def _stage() -> int:
     """Bring the data of the request on stdin to the nodes that it names."""
     from launch.remote.data import stage_head
@@ -337,6 +343,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "release": _release,
     "remove-data": _remove_data,
     "remove-environments": _remove_environments,
+    "ring": _ring,
     "send": _send_files,
     "show": _show,
     "slots": _slots,

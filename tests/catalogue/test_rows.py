@@ -68,6 +68,11 @@ def test_a_row_is_a_size_with_the_source_of_each_figure() -> None:
         (", rdma = true, sriov = true, hcas = 1", "", "Toy_1: rdma: is missing"),
         ("rdma = true", "rdma = false", "Toy_1: sriov: contradicts rdma = false"),
         (", hcas = 1", "", "Toy_1: hcas: is missing"),
+        (
+            "vcpus = 2",
+            "allreduce_gbs = 9, allreduce_warn_gbs = 8",
+            "Toy_1: allreduce_gbs: contradicts its limits",
+        ),
         ('"Toy_1"', "1", "size 1: name: is missing or not a string"),
         ('env = { A = "1" }', "env = { A = 1 }", "settings.default.env.A: is not a string"),
         ('env = { A = "1" }', 'extends = "gpu"', "settings.default.extends: is unknown"),

@@ -1,0 +1,54 @@
+"""Bandwidth of a ring: under MPI every rank sends to the next one and receives from the one before.
+
+A ring is as fast as its slowest node. Of two ranks each sends to the other. Rank 0 prints the figure.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import time
+
+from launch.remote.probe.mpi_program import open_mpi
+
+__all__ = ["MARK", "main"]
+
+MARK = "ranklift-ring: "
+"""What rank 0's line begins with; GB/s of each node follow."""
+_STATUS_BYTES = 64
+"""More than the largest MPI_Status has, MPICH's with 20."""
+_WARM_UP = 2
+_MOST = 1 << 16
+"""Messages that are sent at most."""
+
+
+def main(size: int, seconds: float) -> int:
+    """Send messages of ``size`` bytes around the ring for about ``seconds``; return 0."""
+    mpi, world, byte = open_mpi()
+    mpi.MPI_Init(None, None)
+    rank, ranks = ctypes.c_int(), ctypes.c_int()
+    mpi.MPI_Comm_rank(world, ctypes.byref(rank))
+    mpi.MPI_Comm_size(world, ctypes.byref(ranks))
+    after, before = (rank.value + 1) % ranks.value, (rank.value - 1) % ranks.value
+    sent, received = ctypes.create_string_buffer(size), ctypes.create_string_buffer(size)
+    status = ctypes.create_string_buffer(_STATUS_BYTES)
+
+    def send(count: int) -> float:
+        """Send so many messages around; return the seconds that it took all ranks."""
+        mpi.MPI_Barrier(world)
+        began = time.monotonic()
+        for _ in range(count):
+            mpi.MPI_Sendrecv(*(sent, size, byte, after, 1), *(received, size, byte, before, 1), world, status)
+        mpi.MPI_Barrier(world)
+        return time.monotonic() - began
+
+    send(1)  # makes the connections
+    each = send(_WARM_UP) / _WARM_UP
+    count = ctypes.c_int(max(1, min(_MOST, int(seconds / each))))
+    mpi.MPI_Bcast(ctypes.byref(count), ctypes.sizeof(count), byte, 0, world)
+    took = send(count.value)
+    if rank.value == 0:
+        sys.stdout.write(f"{MARK}{size * count.value / took / 1e9:.6g}\n")
+        sys.stdout.flush()
+    mpi.MPI_Finalize()
+    return 0
