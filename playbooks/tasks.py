@@ -9,6 +9,7 @@ from invoke.collection import Collection
 from launch.launchers.registry import LAUNCHERS
 from launch.remote.environment.request import FORMS
 from playbooks import images, rehearsal
+from playbooks.check import check
 from playbooks.cli.invoke_patches import improve_command_line
 from playbooks.data import listing_tasks, node_data, upload
 from playbooks.data import put as transfers
@@ -16,7 +17,7 @@ from playbooks.jobs import cancel, collect, launch_file, logs, show
 from playbooks.jobs.launch import launch_task
 from playbooks.nodes import drain, environments, exec, push, ssh_task
 from playbooks.nodes.on_unhealthy import OnUnhealthy, Replacement
-from playbooks.stack import account, check, down, plan, replace, scale, status, up, wait_nodes
+from playbooks.stack import account, down, plan, replace, scale, status, up, wait_nodes
 from rehearsal.faults.fault_kinds import KINDS
 
 __all__ = ["make_collection"]

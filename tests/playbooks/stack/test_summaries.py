@@ -10,11 +10,11 @@ import pytest
 from launch.client.events import JobState
 from launch.errors import NodeUnreachable
 from launch.results.download import CollectReport, NodeFiles
+from playbooks.check.first_day_report import summary
 from playbooks.cli import output
 from playbooks.jobs.cancel import Cancelled, format_cancelled
 from playbooks.jobs.collect import format_report, remarks
 from playbooks.jobs.printer import end_as
-from playbooks.stack.check import summary
 from playbooks.stack.losses import Losses
 from tests.playbooks.jobs.test_tables import FAILED, QUEUED, state
 from tests.playbooks.nodes.test_first_day import made

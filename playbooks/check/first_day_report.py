@@ -1,4 +1,4 @@
-"""Answer, on a real cluster, what no rehearsal can: ``check``."""
+"""Answers, on a real cluster, what no rehearsal can: ``check --first-day``."""
 
 from __future__ import annotations
 
@@ -7,45 +7,26 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from invoke.context import Context
-
 from infra.inventory import Inventory, StackOutputs
-from launch.errors import InputError
 from playbooks.cli import output
-from playbooks.cli.task import command, open_from
 from playbooks.project import Stack
 
 if TYPE_CHECKING:
     from launch.host import Host
     from playbooks.nodes.first_day import ScaleSetFacts
 
-__all__ = ["check", "summary"]
+__all__ = ["report_first_day", "summary"]
 
 _FILE = "first-day.json"
 _PROBE_S = 60.0
 
 
-@command(
-    "check",
-    example="fab check --first-day",
-    help={
-        "first-day": "answer the open questions of docs/rehearsal-limits.md, as far as can be done unasked"
-    },
-)
-def check(context: Context, stack: str | None = None, first_day: bool = False, json: bool = False) -> None:
-    """Collect what only a real cluster shows, into one file for a report.
-
-    Reads the scale set and every node, changes nothing, and starts no job. The file has no secrets; ids such
-    as the subscription's are masked. For what remains it holds the command that answers it.
-    """
-    if not first_day:
-        problem = "is not given, and there is no other check"
-        raise InputError("--first-day", None, problem, "give it; `fab status` shows whether nodes are ready")
+def report_first_day(chosen: Stack, *, json: bool) -> None:
+    """Answer the open questions as far as the scale set and the nodes show it, in a file of the stack."""
     from playbooks.nodes.first_day import Findings, report
     from playbooks.nodes.vm_ops import refresh
     from playbooks.stack.converge import wanted_of
 
-    chosen = open_from(context, stack)
     outputs = chosen.outputs()
     inventory = refresh(chosen, outputs)
     found = Findings(

@@ -1,0 +1,1 @@
+"""Whether the nodes are what their size promises: the look at each, and the bandwidth between them."""

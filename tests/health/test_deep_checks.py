@@ -1,0 +1,133 @@
+"""``fab check --deep`` on nodes whose links are slow in truth: Linux lets no more through."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.workplace import Workplace
+
+pytestmark = pytest.mark.health
+
+NODES, USUAL, SLOW = 6, 24, 9
+"""Rates are MB per second, far below what the machine's processors could move."""
+SLOW_PART = SLOW / USUAL
+
+
+@pytest.fixture(scope="module")
+def cluster(workplace: Workplace) -> Iterator[Workplace]:
+    """Nodes without GPUs, for one file."""
+    workplace.configure("rehearsal", vmSize="Standard_HB120rs_v3", nodeCount=NODES)
+    workplace.fab("up", "--stack", "rehearsal")
+    yield workplace
+    workplace.fab("down", "--stack", "rehearsal", "--yes")
+
+
+@pytest.fixture
+def shaped(cluster: Workplace) -> Iterator[Workplace]:
+    """That cluster; each node's link brings it the same."""
+    cluster.fab("rehearsal.fault", "slow-link", "--nodes", "all", "--rate", str(USUAL))
+    yield cluster
+    cluster.fab("rehearsal.fault", "clear")
+
+
+def verdicts(found: dict[str, Any]) -> dict[str, str]:
+    return {name: one["verdict"] for name, one in found["nodes"].items()}
+
+
+def unfinished(cluster: Workplace) -> list[str]:
+    jobs = cluster.fab("jobs", "--json").json()
+    return [job["job"] for job in jobs if job["state"] not in ("SUCCEEDED", "FAILED", "CANCELLED", "LOST")]
+
+
+def searched(cluster: Workplace, expected: int) -> dict[str, Any]:
+    program = Path(__file__).with_name("measured_search.py")
+    found: dict[str, Any] = cluster.run(
+        sys.executable, str(program), str(cluster.project), str(expected)
+    ).json()
+    return found
+
+
+@pytest.mark.for_every_change
+def test_a_slow_node_is_named_with_its_part_of_its_peers_bandwidth(shaped: Workplace, tmp_path: Path) -> None:
+    shaped.fab("rehearsal.fault", "slow-link", "--nodes", "3", "--rate", str(SLOW))
+    picture = tmp_path / "pairs.svg"
+    ran = shaped.fab("check", "--deep", "--json", "--svg", str(picture), status=1)
+    found = ran.json()
+    assert verdicts(found) == {f"node{n:06}": "sick" if n == 3 else "unknown" for n in range(NODES)}, ran
+    (one,) = [one for one in found["bandwidth"]["nodes"] if one["verdict"] == "sick"]
+    assert one["ratio"] == pytest.approx(SLOW_PART, rel=0.25)
+    assert (one["pairs_below"], one["pairs"]) == (NODES - 1, NODES - 1)
+    assert found["nodes"]["node000003"]["reasons"] == [one["reason"]]
+    assert len(found["bandwidth"]["rounds"]) == 1 + (NODES - 1) + 1
+    kept = json.loads((shaped.project / ".ranklift/rehearsal/check.json").read_text())
+    assert verdicts(kept) == verdicts(found)
+    titles = [one.text or "" for one in ET.parse(picture).getroot().iter("{http://www.w3.org/2000/svg}title")]
+    assert sum("node000003" in title for title in titles) == 2 * (NODES - 1)
+    assert unfinished(shaped) == []
+
+
+def test_nodes_as_fast_as_each_other_are_unknown_without_a_figure(shaped: Workplace) -> None:
+    ran = shaped.fab("check", "--deep", "--nodes", "0-2")
+    assert "% of 25 GB/s (rate of its adapter" in ran.out
+    assert "no figure" in ran.out
+    assert "sick" not in ran.out
+
+
+def test_halves_and_pairs_find_two_slow_nodes_below_a_figure(shaped: Workplace) -> None:
+    shaped.fab("rehearsal.fault", "slow-link", "--nodes", "1", "--rate", str(SLOW))
+    found = searched(shaped, USUAL)
+    slow = {one["node"] for one in found["nodes"] if one["verdict"] in ("sick", "suspect")}
+    assert slow == {"node000001"}, found
+    assert [len(one["group"]) for one in found["rounds"][1]] == [3, 3]
+    assert found["rest"]["gbs"] > 0.85 * USUAL / 1000
+    shaped.fab("rehearsal.fault", "slow-link", "--nodes", "5", "--rate", str(SLOW))
+    found = searched(shaped, USUAL)
+    slow = {one["node"] for one in found["nodes"] if one["verdict"] in ("sick", "suspect")}
+    assert slow == {"node000001", "node000005"}, found
+
+
+def test_a_cluster_that_is_slow_as_a_whole_has_no_sick_node(shaped: Workplace) -> None:
+    found = searched(shaped, 3 * USUAL)
+    assert {one["verdict"] for one in found["nodes"]} == {"suspect"}
+    assert "as slow as its peers" in found["nodes"][0]["reason"]
+    assert not found["is_healthy"]
+
+
+def test_all_pairs_find_a_slow_path_between_healthy_nodes(shaped: Workplace) -> None:
+    shaped.fab("rehearsal.fault", "slow-path", "--nodes", "1,4", "--rate", str(SLOW))
+    found = shaped.fab("check", "--deep", "--pairs", "--json", status=1).json()
+    assert [one["group"] for one in found["bandwidth"]["slow_pairs"]] == [["node000001", "node000004"]]
+    assert set(verdicts(found).values()) == {"unknown"}
+
+
+def test_ctrl_c_ends_the_jobs_that_measure(shaped: Workplace) -> None:
+    with shaped.begin("check", "--deep", "--pairs") as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if line.startswith("round 1:"):
+                process.send_signal(signal.SIGINT)
+                break
+        rest = process.stdout.read()
+        assert process.wait() == 130, "".join(lines) + rest
+    assert "interrupted: ended check-2-" in rest
+    assert unfinished(shaped) == []
+
+
+def test_a_node_with_a_job_is_left_out_and_named(shaped: Workplace) -> None:
+    job = shaped.fab("launch.torch", "--detach", "--nodes", "2", "--", "sleep", "600").out.split()[0]
+    try:
+        ran = shaped.fab("check", "--deep", "--nodes", "0-2", status=None)
+        assert f"not measured: node000002: it has job {job}" in ran.err or job in ran.err, ran
+        assert "node000000,node000001" in ran.err or "node[000000-000001] together" in ran.err
+    finally:
+        shaped.fab("cancel", job)
