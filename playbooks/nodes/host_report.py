@@ -17,6 +17,7 @@ from infra.arm.update_errors import AzureFailed
 from infra.inventory import Inventory, Node, StackOutputs
 from launch.errors import RankliftError
 from launch.nodeset import fold
+from launch.promise import promise_of
 from playbooks.nodes.sick import Sick
 from playbooks.nodes.vm_ops import scale_set_of
 from playbooks.project import Stack
@@ -89,13 +90,13 @@ class HostReport:
     """PhysicalHostName of the node; empty where it did not answer."""
 
 
-def category_of(findings: Iterable[Finding], reasons: Sequence[str]) -> str | None:
-    """Return Azure's category for errors at a node, ``reasons`` being what a check measured; None where
-    nothing says that its host is at fault.
+def category_of(findings: Iterable[Finding], reasons: Sequence[str], *, infiniband: bool) -> str | None:
+    """Return Azure's category for errors at a node, ``reasons`` being what a check measured over its network;
+    None where nothing says that its host is at fault.
 
-    >>> category_of([], ["41 % of its peers' bandwidth in 6 of 6 pairs"])
+    >>> category_of([], ["41 % of its peers' bandwidth in 6 of 6 pairs"], infiniband=True)
     'Resource.Hpc.Unhealthy.IBPerformance'
-    >>> category_of([], [])
+    >>> category_of([], [], infiniband=True)
     """
     # A look that ends, but with another error, is about the node's Python or disk.
     by_rule = {
@@ -107,7 +108,8 @@ def category_of(findings: Iterable[Finding], reasons: Sequence[str]) -> str | No
         if rule in by_rule:
             xid = _XID.search(by_rule[rule]["measured"]) if rule == "gpu-xid" else None
             return _UNHEALTHY + (_XIDS.get(xid[1], category) if xid else category)
-    return _UNHEALTHY + _PERFORMANCE if reasons else None
+    slow = _PERFORMANCE if infiniband else _GENERIC
+    return _UNHEALTHY + slow if reasons else None
 
 
 def physical_host(pool: bytes) -> str:
@@ -135,7 +137,8 @@ def report_host(stack: Stack, outputs: StackOutputs, inventory: Inventory, sick:
     from infra.arm import clients
 
     node = sick.node
-    category = category_of(sick.findings, sick.reasons)
+    infiniband = promise_of(inventory.size).get("hcas", 1) > 0
+    category = category_of(sick.findings, sick.reasons, infiniband=infiniband)
     if category is None:
         problem = f"its own software, not its host: {sick}" if sick.findings else "nothing"
         raise NotReported(

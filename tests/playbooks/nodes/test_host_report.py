@@ -132,12 +132,16 @@ def test_a_refusal_names_the_way_to_be_onboarded(account: Account, kind: str, co
 )
 def test_a_finding_has_a_category_of_azures(rule: str, measured: str, category: str) -> None:
     found = {**finding(rule=rule), "measured": measured}
-    assert category_of([found], ()) == f"Resource.Hpc.Unhealthy.{category}"  # type: ignore[list-item]
+    assert category_of([found], (), infiniband=True) == f"Resource.Hpc.Unhealthy.{category}"  # type: ignore[list-item]
 
 
 def test_the_most_specific_of_several_findings_decides() -> None:
     found = [finding(rule="memory"), finding(rule="ib-missing"), finding(rule="gpu-missing")]
-    assert category_of(found, ("slow",)) == "Resource.Hpc.Unhealthy.HpcMissingGpu"
+    assert category_of(found, ("slow",), infiniband=True) == "Resource.Hpc.Unhealthy.HpcMissingGpu"
+
+
+def test_a_slow_node_without_infiniband_is_not_reported_for_it() -> None:
+    assert category_of([], ("slow",), infiniband=False) == "Resource.Hpc.Unhealthy.HpcGenericFailure"
 
 
 def test_every_rule_whose_error_is_the_hosts_has_a_category() -> None:
