@@ -18,6 +18,7 @@ _STEPS = (
 _GROUPS = {
     "playbooks.stack": "The cluster",
     "playbooks.nodes": "Nodes",
+    "playbooks.check": "Nodes",
     "playbooks.jobs": "Jobs",
     "playbooks.data": "Data in the stack's storage",
     "playbooks.images": "Images of nodes",
@@ -35,16 +36,16 @@ def first_steps(room: int) -> str:
 
 def task_list(collection: Any, room: int) -> str:
     """Return every task of a collection with the first line of its help, by group."""
-    groups: dict[str, list[tuple[str, str]]] = {group: [] for group in _GROUPS}
+    groups: dict[str, list[tuple[str, str]]] = {title: [] for title in _GROUPS.values()}
     for name, aliases in collection.task_names.items():
         task = collection[name]
         module = getattr(task.body, "__module__", "")
-        group = next(one for one in _GROUPS if module == one or module.startswith(f"{one}.") or not one)
+        title = next(_GROUPS[one] for one in _GROUPS if f"{module}.".startswith(f"{one}.") or not one)
         text = (task.__doc__ or "").strip().partition("\n")[0]
-        groups[group].append((min((name, *aliases), key=len), text))
+        groups[title].append((min((name, *aliases), key=len), text))
     width = max((len(name) for tasks in groups.values() for name, _ in tasks), default=0)
     lines = []
-    for group, tasks in groups.items():
+    for title, tasks in groups.items():
         if tasks:
-            lines += ["", f"{_GROUPS[group]}:", *described(tasks, room, width)]
+            lines += ["", f"{title}:", *described(tasks, room, width)]
     return "\n".join([*lines[1:], "", "fab --help TASK shows a task's options and an example."])

@@ -75,6 +75,8 @@ TEXTS = {
         "stage",
         "health",
         "on_unhealthy",
+        "by",
+        "svg",
         "state",
         "counter",
     ),
