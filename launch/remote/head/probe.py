@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from typing import Any
 
 from launch.remote.base import job_dir
 from launch.remote.base.health_records import ProbeResult, ProbeVerdict
@@ -143,9 +144,10 @@ class _ProbeFolder(job_dir.Folder):
         """Return the path of a file in the folder, or of the job's own."""
         return self._of_job.file(name) if name in ("cancel", "job.json") else super().file(name)
 
-    def event(self, what: str, **fields: object) -> None:
-        """Append an event; what a look at a node found is the job's."""
-        if what == "health":
+    def event(self, what: str, **fields: Any) -> None:
+        """Append an event, to the job's where a look refuses it; the job's own look finds all else again."""
+        is_refusal = what == "health" and fields["mode"] == "strict"
+        if is_refusal and any(one["level"] == "error" for one in fields["findings"]):
             self._of_job.event(what, **fields)
         else:
             super().event(what, **fields)

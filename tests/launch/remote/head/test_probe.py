@@ -15,6 +15,8 @@ from launch.client.events import Event, JobState
 from launch.client.query import show_job
 from launch.job.spec import JobSpec
 from launch.remote.base.health_records import ProbeMode
+from launch.remote.base.job_dir import Folder
+from launch.remote.head.probe import _ProbeFolder
 from playbooks.jobs.tables import job_text
 from tests.launch.standin import Nodes, Started, lines, remarks, shell, until
 
@@ -240,3 +242,18 @@ def test_where_mpi_only_starts_nccl_its_lines_alone_are_checked(nodes: Nodes) ->
 def test_who_does_without_infiniband_is_left_alone(nodes: Nodes) -> None:
     state, events = run(nodes, shell(CONTRADICTION), "off")
     assert (state.state, remarks(events), results(nodes, state.job)) == ("SUCCEEDED", "", [])
+
+
+@pytest.mark.parametrize(
+    ("mode", "level", "is_jobs"), [("strict", "error", 1), ("strict", "warning", 0), ("warn", "error", 0)]
+)
+def test_what_a_look_finds_before_a_probe_stands_in_the_jobs_record_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, level: str, is_jobs: int
+) -> None:
+    """The job's own look finds again what does not refuse it."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    job = Folder("t-1")
+    probe = _ProbeFolder(job)
+    Path(probe.path).mkdir(parents=True)
+    probe.event("health", node="node000000", mode=mode, findings=[{"level": level}])
+    assert [Path(one.path, "events.jsonl").exists() for one in (job, probe)] == [bool(is_jobs), not is_jobs]
