@@ -1,4 +1,8 @@
-"""What NCCL, UCX and the MPIs print about the way between nodes, by version, and the verdict on it."""
+"""What NCCL, UCX and the MPIs print about the way between nodes, by version, and the verdict on it.
+
+The first lines of each golden file say where its lines come from, and what was put together.
+The version in its name is the source's where that states one, else one that prints this form.
+"""
 
 from __future__ import annotations
 
