@@ -36,7 +36,7 @@ Kind = str
 """A name in :data:`launch.launchers.registry.LAUNCHERS`."""
 OutputType = Literal["uri_folder", "uri_file", "mltable", "mlflow_model", "custom_model", "triton_model"]
 
-HEALTH: HealthMode = "off"
+HEALTH: HealthMode = "strict"
 """What findings at a node do to a job that does not say."""
 MASTER_PORT = 6105
 """Azure ML's port for process groups (guide G5)."""

@@ -65,18 +65,27 @@ def test_the_first_days_check_runs_on_a_rehearsal_and_says_so(cluster: Workplace
     assert "PRIVATE KEY" not in text
 
 
-def test_a_node_without_infiniband_gets_no_rank_and_is_named_with_what_it_has(cluster: Workplace) -> None:
+def test_a_node_without_infiniband_is_not_ready_gets_no_rank_and_is_named_with_what_it_has(
+    cluster: Workplace,
+) -> None:
     cluster.fab("rehearsal.fault", "no-ib")
-    cluster.fab("scale", "3")
+    scaled = cluster.fab("scale", "3", status=None)
     cluster.fab("rehearsal.fault", "clear")
-    bare = cluster.fab("status", "--json").json()[-1]
+    missing = "/sys/class/infiniband: none; expected: 1 InfiniBand ports (azure-compute-docs ndv2-series.md)"
+    assert scaled.status != 0
+    shown = cluster.fab("status", "--json", status=1)
+    bare = shown.json()[-1]
+    for text in (scaled.err, shown.err):
+        assert f"{bare['name']}: {missing}; `fab replace {bare['id']}`" in text
     for task in ("launch.torch", "launch.mpi"):
         ran = cluster.fab(task, "show.py", status=None)
         assert ran.status != 0
-        text = f"{bare['name']}: no active InfiniBand port in /sys/class/infiniband, and its VM size has"
-        assert text in ran.err, ran
-        assert "found: mlx5_an0 (Ethernet, 4: ACTIVE); `fab replace` the node" in ran.err
+        assert f"{bare['name']}: {missing}; `fab replace` the node" in ran.err, ran
         assert hcas(ran.out) == {}
+        unseen = cluster.fab(task, "show.py", "--health", "off", status=None)
+        text = f"{bare['name']}: no active InfiniBand port in /sys/class/infiniband, and its VM size has"
+        assert text in unseen.err, unseen
+        assert "found: mlx5_an0 (Ethernet, 4: ACTIVE); `fab replace` the node" in unseen.err
     found = hcas(cluster.fab("launch.torch", "show.py", "--env", "NCCL_IB_DISABLE=1").out)
     assert found[bare["name"]] == "None"
     cluster.fab("replace", str(bare["id"]))
