@@ -21,7 +21,7 @@ _ALL_REDUCE = "/opt/nccl-tests/build/all_reduce_perf"
 """Where Azure's HPC images have nccl-tests (azhpc-images, install_nccl.sh)."""
 _NCCL_GIB = 16
 """What the sizes' figures were measured with."""
-_RING_BYTES, _RING_S = 4 << 20, 2.0
+_RING_BYTES, _RING_S = 1 << 20, 2.0
 _BITS = 8
 _RING_LINE = re.compile(re.escape(MARK) + r"([0-9.e+-]+)")
 _NCCL_LINE = re.compile(r"# Avg bus bandwidth\s*: ([0-9.]+)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from statistics import median_low
 
 from launch.errors import InputError
 from launch.health.measurement import (
@@ -177,7 +178,7 @@ class _Search:
         controls = pair_off([node for node in good if node not in busy])[:_CONTROLS]
         measured = self._run([*tests, *controls])
         values = [one.gbs for one in measured[len(tests) :] if one.gbs is not None]
-        self._usual = usual = typical(values) or self._usual
+        self._usual = usual = median_low(values) if values else self._usual  # in doubt, for the suspect
         return {
             one.group: None if one.gbs is None or not usual else one.gbs / usual
             for one in measured[: len(tests)]

@@ -6,7 +6,7 @@ import subprocess
 
 __all__ = ["set_rate", "tc_lines"]
 
-_BURST = "burst 256kb latency 400ms"
+_BURST = "burst 256kb latency 50ms"
 """Of a filter; larger than what a veth takes at once, 64 KiB."""
 _ALL = "10gbit"
 
@@ -18,7 +18,7 @@ def tc_lines(link: str, megabytes: int, source: str = "", *, is_set: bool = Fals
 
     >>> print(tc_lines("n3", 5, is_set=True), end="")
     qdisc del dev n3 root
-    qdisc add dev n3 root tbf rate 40mbit burst 256kb latency 400ms
+    qdisc add dev n3 root tbf rate 40mbit burst 256kb latency 50ms
     """
     lines = [f"qdisc del dev {link} root"] if is_set else []
     rate = f"{8 * megabytes}mbit"
