@@ -199,7 +199,7 @@ def newer_than_3_8(source: str) -> list[str]:
     config.set_verbose(3)
     lines = vermin.visit(ast.unparse(tree), config=config).output_text().splitlines()
     unions = [ast.unparse(node) for node in ast.walk(tree) if is_union(node)]
-    return unions + [line for line in lines if re.search(r"\b3\.(9|\d\d)\b", line)]
+    return unions + generics(tree) + [line for line in lines if re.search(r"\b3\.(9|\d\d)\b", line)]
 
 
 def is_union(node: ast.AST) -> bool:
@@ -211,8 +211,18 @@ def is_union(node: ast.AST) -> bool:
     return False
 
 
+def generics(tree: ast.AST) -> list[str]:
+    """What is subscripted as only Python 3.9 can: built-in types and those of collections.abc."""
+    found = {"dict", "frozenset", "list", "set", "tuple", "type"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "collections.abc":
+            found.update(alias.asname or alias.name for alias in node.names)
+    subscripted = (node for node in ast.walk(tree) if isinstance(node, ast.Subscript))
+    return [ast.unparse(node) for node in subscripted if ast.unparse(node.value) in found]
+
+
 class WithoutAnnotations(ast.NodeTransformer):
-    """Takes out what ``from __future__ import annotations`` leaves as text."""
+    """Takes out what ``from __future__ import annotations`` makes text, and what only type checkers run."""
 
     def visit(self, node: ast.AST) -> ast.AST:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -221,6 +231,8 @@ class WithoutAnnotations(ast.NodeTransformer):
             node.annotation = None
         elif isinstance(node, ast.AnnAssign):
             node.annotation = ast.Constant(value=None)
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = [ast.Pass()]
         return self.generic_visit(node)
 
 
@@ -228,6 +240,9 @@ def test_what_python_3_8_lacks_is_found() -> None:
     assert newer_than_3_8("import os\nprint(os.getpid())\ndef f(x: int | None) -> list[int]: ...\n") == []
     assert "removeprefix" in "".join(newer_than_3_8("print('ab'.removeprefix('a'))\n"))
     assert newer_than_3_8("Both = int | str\n") != []
+    assert newer_than_3_8("Names = list[str]\n") != []
+    assert newer_than_3_8("from collections.abc import Callable\nReport = Callable[[int], object]\n") != []
+    assert newer_than_3_8("from typing import Callable\nReport = Callable[[int], object]\n") == []
     assert newer_than_3_8("from dataclasses import dataclass\n@dataclass(slots=True)\nclass A: ...\n") != []
 
 

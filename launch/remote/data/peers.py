@@ -9,7 +9,8 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import Callable  # noqa: UP035  (nodes may run Python 3.8)
 
 from launch.remote.base import timing
 from launch.remote.data import faults

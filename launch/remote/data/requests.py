@@ -6,7 +6,8 @@ import http.client
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Callable  # noqa: UP035  (nodes may run Python 3.8)
 from urllib.parse import urlsplit
 
 from launch.remote.base import timing

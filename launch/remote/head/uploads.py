@@ -15,7 +15,8 @@ import selectors
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Callable  # noqa: UP035  (nodes may run Python 3.8)
 
 from launch.remote.base import job_dir, timing
 from launch.remote.base.files import replace_file
