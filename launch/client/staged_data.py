@@ -50,7 +50,7 @@ def ensure_code(head: Host) -> str:
 
 def query_data(host: Host, remote: str, shared: str = "") -> DataListing:
     """Return the data of a node and of its ``shared`` folder, as :func:`merge_listings` takes them."""
-    return ask(DataListing, host, remote, "data", *filter(None, [shared]))
+    return ask(DataListing, host, remote, "staged-data", *filter(None, [shared]))
 
 
 def merge_listings(answers: Mapping[str, DataListing]) -> list[HeldData]:
@@ -84,4 +84,4 @@ def removable(held: Sequence[HeldData]) -> list[HeldData]:
 def remove_data_from(host: Host, remote: str, names: Sequence[str], shared: str) -> list[str]:
     """Remove data from a node, or from its ``shared`` folder where one is given; return those that stay,
     because they are read or staged there."""
-    return list(ask(DataRemoval, host, remote, "remove-data", shared, *names)["kept"])
+    return list(ask(DataRemoval, host, remote, "remove-staged-data", shared, *names)["kept"])

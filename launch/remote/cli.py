@@ -258,13 +258,13 @@ def _stage() -> int:
     return stage_head.serve(sys.stdin.buffer)
 
 
-def _data(shared: str = "") -> int:
+def _staged_data(shared: str = "") -> int:
     from launch.remote.data import cache
 
     return _answer(cache.list_data(shared))
 
 
-def _remove_data(shared: str, *names: str) -> int:
+def _remove_staged_data(shared: str, *names: str) -> int:
     from launch.remote.data import cache
     from launch.remote.data.faults import FetchError
 
@@ -331,7 +331,6 @@ def _upload_job(job: str) -> int:
 
 _COMMANDS: dict[str, Callable[..., int]] = {
     "cancel": _cancel,
-    "data": _data,
     "end-upload": _end_upload,
     "environment": _environment,
     "environments": _environments,
@@ -341,13 +340,14 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "mpi": _mpi,
     "relay": _relay,
     "release": _release,
-    "remove-data": _remove_data,
     "remove-environments": _remove_environments,
+    "remove-staged-data": _remove_staged_data,
     "ring": _ring,
     "send": _send_files,
     "show": _show,
     "slots": _slots,
     "stage": _stage,
+    "staged-data": _staged_data,
     "submit": _submit,
     "sweep": _sweep,
     "upload": _upload,

@@ -123,13 +123,13 @@ class StoredData(TypedDict):
 
 
 class DataListing(TypedDict):
-    """Answer of ``data``."""
+    """Answer of ``staged-data``."""
 
     data: list[StoredData]
 
 
 class DataRemoval(TypedDict):
-    """Answer of ``remove-data``."""
+    """Answer of ``remove-staged-data``."""
 
     kept: dict[str, list[str]]
     """By id of what was not removed, the jobs that use it."""

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from launch.client.staged_data import merge_listings, removable
+from collections.abc import Callable, Sequence
+from typing import IO
+
+import pytest
+
+from launch.client.staged_data import merge_listings, query_data, removable, remove_data_from
+from launch.errors import GiveUpError
+from launch.host import Completed
+from launch.remote.cli import NO_COMMAND, REFUSED
 from launch.remote.data.stage_request import DataListing, StoredData
 
 
@@ -28,6 +36,44 @@ def stored(
 
 def listing(*data: StoredData) -> DataListing:
     return {"data": list(data)}
+
+
+class OldNode:
+    """A node whose code is from before there was a shared folder: arguments meant something else to it."""
+
+    name = "node000000"
+    commands = ("data", "remove-data")
+
+    def run(
+        self, argv: Sequence[str], /, *, stdin: bytes | IO[bytes] | None = None, timeout: float | None = None
+    ) -> Completed:
+        assert argv[4] not in self.commands
+        return Completed(REFUSED, b"", f"{NO_COMMAND}: {argv[4]!r}\n".encode())
+
+    def stream(
+        self,
+        _: Sequence[str],
+        on_stdout: Callable[[bytes], object],
+        /,
+        *,
+        stdin: bytes | IO[bytes] | None = None,
+        timeout: float | None = None,
+    ) -> Completed:
+        raise AssertionError("nothing is streamed")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        lambda node: query_data(node, "abc"),
+        lambda node: query_data(node, "abc", "/mnt/nfs"),
+        # It would have taken the folder's name, empty for the node's own disk, for one of data's ids.
+        lambda node: remove_data_from(node, "abc", ["0123456789abcdef"], ""),
+    ],
+)
+def test_older_node_code_lists_and_removes_nothing(query: Callable[[OldNode], object]) -> None:
+    with pytest.raises(GiveUpError, match="its node code is older than this command: `fab push` renews it"):
+        query(OldNode())
 
 
 def test_the_nodes_of_data_are_those_that_hold_all() -> None:
