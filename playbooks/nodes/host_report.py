@@ -106,7 +106,10 @@ def category_of(findings: Iterable[Finding], reasons: Sequence[str], *, infiniba
     }
     for rule, category in CATEGORIES.items():
         if rule in by_rule:
-            xid = _XID.search(by_rule[rule]["measured"]) if rule == "gpu-xid" else None
+            measured = by_rule[rule]["measured"]
+            if rule == "gpu-lost" and "GPU_IS_LOST" not in measured:
+                return _UNHEALTHY + _GENERIC  # it is on the bus, and answers with another error
+            xid = _XID.search(measured) if rule == "gpu-xid" else None
             return _UNHEALTHY + (_XIDS.get(xid[1], category) if xid else category)
     slow = _PERFORMANCE if infiniband else _GENERIC
     return _UNHEALTHY + slow if reasons else None

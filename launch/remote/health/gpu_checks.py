@@ -31,8 +31,10 @@ __all__ = [
 ]
 
 HOTTEST_C = 93
-HARMLESS_XIDS = frozenset({13, 31, 43, 63, 66, 94, 154})
-"""Errors of the program itself, or which the driver has contained."""
+HARMLESS_XIDS = frozenset({13, 31, 43, 45, 63, 66, 68, 94, 109, 154})
+"""Errors of the program itself, or which the driver has contained: those of healthagent, and of
+NVIDIA/k8s-device-plugin 45, 68 and 109. The driver logs 45 where a process that uses a GPU is killed, as at
+the end of a job."""
 _SLOWDOWNS = {
     0x08: "hardware slowdown",
     0x20: "software thermal slowdown",
@@ -40,7 +42,7 @@ _SLOWDOWNS = {
     0x80: "hardware power brake",
 }
 """Bits of the clocks' event reasons (nvml.h, nvmlClocksEventReason*)."""
-_RECOVERIES = {1: "1: reset the GPU", 2: "2: reboot the node", 4: "4: drain and reset"}
+_RECOVERIES = {0: "", 1: "1: reset the GPU", 2: "2: reboot the node", 3: "", 4: "4: drain and reset"}
 """Actions that the driver asks for (nvml.h, NVML_GPU_RECOVERY_ACTION_*); 3 concerns the GPU's peers alone."""
 
 
@@ -91,7 +93,9 @@ def remap_pending(facts: Facts) -> Found:
 
 def recovery(facts: Facts) -> Found:
     """GPUs that have to be reset."""
-    return _of_each(facts, lambda gpu: _RECOVERIES.get(gpu.recovery or 0, ""))
+    return _of_each(
+        facts, lambda gpu: _RECOVERIES.get(gpu.recovery or 0, f"{gpu.recovery}: an action unknown here")
+    )
 
 
 def slowed(facts: Facts) -> Found:

@@ -29,7 +29,9 @@ _SHARED_MEMORY = 1 << 30
 def little_memory(facts: Facts) -> Found:
     """Less memory than the operating system of such a node reports."""
     seen = facts.host.memory_kib
-    if seen is not None and seen < facts.promise["memory_gib"] * (1 << 20) * (100 - TOLERANCE_PERCENT) // 100:
+    if seen is None:
+        yield "/proc/meminfo", "not readable"
+    elif seen < facts.promise["memory_gib"] * (1 << 20) * (100 - TOLERANCE_PERCENT) // 100:
         yield "memory", f"{seen / (1 << 20):.0f} GiB"
 
 

@@ -19,7 +19,8 @@ _DMESG = ("sudo", "-n", "dmesg")
 _DMESG_S = 5.0
 _RECORD = 8192
 """Longest record of /dev/kmsg, in bytes (CONSOLE_EXT_LOG_MAX)."""
-_XID = re.compile(r"NVRM: Xid \(PCI:([0-9A-Fa-f:.]+)\): (\d+)(?:, (.*))?$")
+_XID = re.compile(r"NVRM: Xid \(PCI:([0-9A-Fa-f:.]+)[^)]*\): (\d+)(?:, (.*))?$")
+"""A GPU that is split (MIG) has the part after its address: ``(PCI:0018:01:00 GPU-I:05)``."""
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,9 @@ _UNCORRECTED, _VOLATILE = 1, 0
 """NVML_MEMORY_ERROR_TYPE_UNCORRECTED: double-bit errors; NVML_VOLATILE_ECC: since the driver was loaded."""
 _RECOVERY_ACTION = 230
 """NVML_FI_DEV_GET_GPU_RECOVERY_ACTION; older drivers do not know it."""
-_UNUSABLE = (15, 16)
-"""Codes after which nothing of the GPU can be used."""
+_UNKNOWN = (2, 3, 13)
+"""Codes by which a driver or a GPU does not know what is queried: INVALID_ARGUMENT, NOT_SUPPORTED,
+FUNCTION_NOT_FOUND. Any other is a GPU that does not answer."""
 
 
 class _PciInfo(ctypes.Structure):
@@ -144,8 +145,8 @@ class _Queries:
         except AttributeError:
             return False
         status = called(self._device, *arguments)
-        if status in _UNUSABLE:
-            self.error = _name(status)
+        if status != _SUCCESS and status not in _UNKNOWN:
+            self.error = self.error or f"{function}: {_name(status)}"
         return bool(status == _SUCCESS)
 
     def ask(

@@ -27,7 +27,7 @@ INVENTORY = Inventory("dev", "size", "place", "me", NODES)
 OUTPUTS = StackOutputs(
     "dev", f"{BASE}/{SCALE_SET}", None, None, None, 22, "size", "place", 3, 8, "me", "private", "key", "key"
 )
-OWN_SOFTWARE = {"gpu-persistence", "fabric-manager"}
+OWN_SOFTWARE = {"fabric-manager"}
 """Rules whose errors an image or an operator causes."""
 
 
@@ -97,7 +97,7 @@ def test_a_node_that_does_not_know_its_host_is_not_reported(account: Account) ->
     [
         ((), "found nothing;"),
         ((finding(rule="look"),), "found its own software"),
-        ((finding(rule="gpu-persistence"),), "found its own software, not its host: mlx5"),
+        ((finding(rule="fabric-manager"),), "found its own software, not its host: mlx5"),
     ],
 )
 def test_what_is_not_the_hosts_fault_is_not_reported(
@@ -123,6 +123,8 @@ def test_a_refusal_names_the_way_to_be_onboarded(account: Account, kind: str, co
     ("rule", "measured", "category"),
     [
         ("gpu-missing", "7", "HpcMissingGpu"),
+        ("gpu-lost", "NVML_ERROR_GPU_IS_LOST", "XID79FallenOffBus"),
+        ("gpu-lost", "nvmlDeviceGetTotalEccErrors: NVML_ERROR_UNKNOWN", "HpcGenericFailure"),
         ("gpu-xid", "Xid 79, GPU has fallen off the bus.", "XID79FallenOffBus"),
         ("gpu-xid", "Xid 95", "XID95UncontainedECCError"),
         ("gpu-xid", "Xid 119", "GpuXIDError"),

@@ -32,6 +32,7 @@ int nvmlDeviceGetPciInfo_v3(void *device, pci_info *info) {
 }
 int nvmlDeviceGetTotalEccErrors(void *device, int type, int counter, unsigned long long *count) {
     if (device != &first || type != 1 || counter != 0) return 2;
+    if (ECC_STATUS) return ECC_STATUS;
     *count = 5000000000ULL;
     return 0;
 }

@@ -109,6 +109,10 @@ class TestKernelLog:
     def test_a_line_of_dmesg_is_read_too(self) -> None:
         assert find_xids(f"[   12.5] {self.LOST}")[0].code == 79
 
+    def test_an_error_of_a_part_of_a_split_gpu_is_its_gpus(self) -> None:
+        line = "NVRM: Xid (PCI:0018:01:00 GPU-I:05): 95, pid=7, Uncontained"
+        assert find_xids(line) == (Xid(95, "0018:01:00", "pid=7, Uncontained"),)
+
     @pytest.fixture
     def for_root_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The kernel refuses its log to the node's user; here, tests may run as root."""

@@ -8,10 +8,11 @@ from pathlib import Path
 from launch.remote.health.nvml import Driver, Gpu, read_driver
 
 
-def library(folder: Path, status: int = 0) -> str:
-    made = folder / f"libnvidia-ml-{status}.so"
+def library(folder: Path, status: int = 0, *, ecc: int = 0) -> str:
+    made = folder / f"libnvidia-ml-{status}-{ecc}.so"
     source = Path(__file__).with_name("nvml_library.c")
-    subprocess.run(["cc", "-shared", "-fPIC", f"-DINIT_STATUS={status}", "-o", made, source], check=True)
+    states = (f"-DINIT_STATUS={status}", f"-DECC_STATUS={ecc}")
+    subprocess.run(["cc", "-shared", "-fPIC", *states, "-o", made, source], check=True)
     return str(made)
 
 
@@ -32,6 +33,16 @@ def test_each_gpus_state_is_read_and_a_lost_one_is_named(tmp_path: Path) -> None
             Gpu(1, error="NVML_ERROR_GPU_IS_LOST"),
         )
     )
+
+
+def test_a_query_that_fails_is_not_a_healthy_gpu(tmp_path: Path) -> None:
+    first = read_driver(library(tmp_path, ecc=999)).gpus[0]
+    assert (first.uncorrected, first.error) == (None, "nvmlDeviceGetTotalEccErrors: NVML_ERROR_UNKNOWN")
+
+
+def test_what_a_gpu_does_not_have_is_unknown(tmp_path: Path) -> None:
+    first = read_driver(library(tmp_path, ecc=3)).gpus[0]
+    assert (first.uncorrected, first.error) == (None, "")
 
 
 def test_a_driver_that_is_not_loaded_is_a_problem(tmp_path: Path) -> None:

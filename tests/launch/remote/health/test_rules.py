@@ -19,6 +19,7 @@ from tests.launch.remote.health.healthy_nodes import healthy_node, with_gpu, wit
 
 SIZE = "Standard_ND96isr_H100_v5"
 Change = Callable[[Facts], Facts]
+LEVELS = ("error", "warning", "unknown")
 
 
 def gpu(**changes: object) -> Change:
@@ -66,7 +67,7 @@ def same(facts: Facts) -> Facts:
     return facts
 
 
-HARMLESS = (13, 31, 43, 63, 66, 94, 154)
+HARMLESS = (13, 31, 43, 45, 63, 66, 68, 94, 109, 154)
 CASES: list[tuple[str, str, Change, str, Change]] = [
     ("gpu-missing", "error", pci_gpus(7), "PCI bus: 7 GPUs", pci_gpus(8)),
     (
@@ -106,7 +107,12 @@ CASES: list[tuple[str, str, Change, str, Change]] = [
     ),
     *(
         ("gpu-recovery", "error", gpu(recovery=action), f"GPU 3 at 0004:00:00.0: {text}", gpu(recovery=3))
-        for action, text in ((1, "1: reset the GPU"), (2, "2: reboot the node"), (4, "4: drain and reset"))
+        for action, text in (
+            (1, "1: reset the GPU"),
+            (2, "2: reboot the node"),
+            (4, "4: drain and reset"),
+            (7, "7: an action unknown here"),
+        )
     ),
     *(
         (
@@ -123,7 +129,13 @@ CASES: list[tuple[str, str, Change, str, Change]] = [
             (0x80, "hardware power brake"),
         )
     ),
-    ("gpu-persistence", "error", gpu(persistence=False), "GPU 3 at 0004:00:00.0: off", gpu(persistence=None)),
+    (
+        "gpu-persistence",
+        "warning",  # the images of older sizes have it off: no reason to refuse their nodes
+        gpu(persistence=False),
+        "GPU 3 at 0004:00:00.0: off",
+        gpu(persistence=None),
+    ),
     (
         "gpu-temperature",
         "warning",
@@ -139,7 +151,7 @@ CASES: list[tuple[str, str, Change, str, Change]] = [
             f"GPU at 0004:00:00: Xid {code}, pid=7, Channel 00000008",
             logged(harmless),
         )
-        for code, harmless in zip((48, 62, 64, 74, 79, 95, 119), HARMLESS, strict=True)
+        for code, harmless in zip((48, 61, 62, 64, 69, 74, 79, 92, 95, 119), HARMLESS, strict=True)
     ),
     (
         "gpu-log",
@@ -203,6 +215,7 @@ CASES: list[tuple[str, str, Change, str, Change]] = [
         "memory: 1757 GiB",
         host(memory_kib=int(1870 * 0.96) << 20),
     ),
+    ("memory", "error", host(memory_kib=None), "/proc/meminfo: not readable", same),
     ("shared-memory", "warning", host(shm_bytes=64 << 20), "/dev/shm: 64 MiB", host(shm_bytes=1 << 30)),
     ("memlock", "warning", host(memlock=8 << 20), "memlock: 8192 KiB", host(memlock=None)),
     ("peermem", "warning", host(has_peermem=False), "/sys/module: not loaded", same),

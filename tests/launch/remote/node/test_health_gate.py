@@ -52,7 +52,7 @@ def test_findings_are_those_that_the_command_prints() -> None:
 
 def test_a_command_that_hangs_is_an_error_of_the_node() -> None:
     (found,) = read_look(None, b"")["findings"]
-    assert (found["rule"], found["level"], found["measured"]) == ("look", "error", "no answer within 30 s")
+    assert (found["rule"], found["level"], found["measured"]) == ("look", "error", "no answer within 45 s")
 
 
 def test_a_command_that_fails_is_an_error_with_its_last_line() -> None:
