@@ -74,12 +74,17 @@ def programs_of(plan: Plan) -> list[Program]:
 
 
 def subject_of(plan: Plan, program: Program) -> str:
-    """Return what a probe proves beside its nodes: the program, what it runs in, and the user's variables of
-    the libraries. A container without InfiniBand's devices, or a variable, makes NCCL use sockets."""
+    """Return what a probe proves beside its nodes: the program, what it runs in, the user's variables of the
+    libraries, and the MPI with its arguments. A container without InfiniBand's devices, a variable or
+    ``--mca btl tcp`` makes ranks use sockets."""
     runs_in = plan["environment"]["id"] or plan["python"]
     own = {name: value for name, value in plan["user_env"].items() if name.startswith(_LIBRARIES)}
-    variables = json.dumps(own, sort_keys=True).encode()
-    return f"{program.name} in {runs_in} {zlib.crc32(variables):08x}"
+    # a number is that of the ranks: fewer nodes than were proven need no other proof
+    mpirun = {
+        name: [word for word in line["argv"] if not word.isdigit()] for name, line in program.mpirun.items()
+    }
+    choices = json.dumps([own, mpirun], sort_keys=True).encode()
+    return f"{program.name} in {runs_in} {zlib.crc32(choices):08x}"
 
 
 def make(plan: Plan, program: Program) -> Plan:

@@ -190,3 +190,14 @@ def test_a_proof_is_of_an_environment_and_the_variables_of_its_libraries() -> No
     assert subject() == subject(user_env={"LR": "0.1"}, command=["other.py"])
     others = [subject(environment=image), subject(python="/opt/env"), subject(user_env={"NCCL_NET": "IB"})]
     assert len({subject(), *others}) == 4
+
+
+def test_a_proof_is_of_one_mpi_and_its_arguments_for_any_number_of_ranks() -> None:
+    def subject(**fields: object) -> str:
+        job = plan("mpi", **fields)
+        return subject_of(job, programs_of(job)[0])
+
+    sockets = ("--mca", "pml", "ob1", "--mca", "btl", "tcp,self")
+    others = [subject(mpi="intelmpi"), subject(mpi_args=sockets), subject(mpi="openmpi", mpi_args=sockets)]
+    assert len({subject(), *others}) == 4
+    assert subject() == subject(processes_per_node=1)
