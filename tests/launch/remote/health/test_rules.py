@@ -19,7 +19,6 @@ from tests.launch.remote.health.healthy_nodes import healthy_node, with_gpu, wit
 
 SIZE = "Standard_ND96isr_H100_v5"
 Change = Callable[[Facts], Facts]
-LEVELS = ("error", "warning", "unknown")
 
 
 def gpu(**changes: object) -> Change:
