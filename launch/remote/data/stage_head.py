@@ -46,8 +46,8 @@ __all__ = ["serve"]
 _CAP_PER_NODE, _CAP = 32, 512
 """Largest number of requests to storage at a time, unless the request has another."""
 _LIST_ATTEMPTS = 6
-_HOLDERS_S = 10.0
-"""Time in which the nodes that may hold parts are waited for."""
+_HOLDERS_S, _HEAD_S = 10.0, 300.0
+"""Time in which the nodes that may hold parts are waited for, and the head itself."""
 _STARTS = 3
 """Starts of the process on a node that breaks off once it has begun."""
 _SHOW_S = 1.0
@@ -169,6 +169,23 @@ def _may_hold(store: Store, node: str, header: NodeHeader, datasets: Sequence[_D
     )
 
 
+def _awaited(holders: set[str], head: str, elapsed: float) -> set[str]:
+    """Return the nodes that are waited for, ``elapsed`` seconds after a staging's beginning.
+
+    The head, where another staging of the data may be at work, is waited for longest, but not for ever: that
+    staging's head may wait for this one.
+
+    >>> for elapsed in (5.0, 60.0, 600.0):
+    ...     sorted(_awaited({"node000000", "node000001"}, "node000000", elapsed))
+    ['node000000', 'node000001']
+    ['node000000']
+    []
+    """
+    if elapsed < _HOLDERS_S:
+        return holders
+    return {head} if elapsed < _HEAD_S else set()
+
+
 class _Run:
     """One staging: processes on all nodes, and the parts that each fetches."""
 
@@ -258,7 +275,7 @@ class _Run:
 
     def _awaits_holders(self, now: float) -> bool:
         """Whether a node that may hold parts has not named them yet: others would take these from storage."""
-        awaited = self._holders if now - self._started < _HOLDERS_S else {self._header["head"]}
+        awaited = _awaited(self._holders, self._header["head"], now - self._started)
         return any(not self._members[node].port and node not in self._errors for node in awaited)
 
     def _handle(self, member: Member, message: NodeMessage) -> None:
