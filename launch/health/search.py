@@ -57,9 +57,9 @@ class SearchResult:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether all nodes together reach their size's figure and no node or path is slow."""
-        is_slow = any(one.verdict in _SLOW for one in self.nodes)
-        return not is_slow and not self.slow_pairs and _reaches(self.whole, self.figure) is not False
+        """Whether all nodes together were measured and reach their size's figure, and nothing is slow."""
+        is_slow = self.slow_pairs or any(one.verdict in _SLOW for one in self.nodes)
+        return not is_slow and self.whole.gbs is not None and _reaches(self.whole, self.figure) is not False
 
 
 def search(nodes: Sequence[str], measure: Measure, figure: Figure | None = None) -> SearchResult:

@@ -47,9 +47,14 @@ def make_report(
     more: dict[str, Any] = {"size": size, "left_out": left_out}
     if found is not None and program is not None:
         more |= {"program": program.name, "bandwidth": found, "summary": format_search(found)}
-    silent = [one for one in looks.values() if isinstance(one, Exception)]
-    is_healthy = not silent and all(one.verdict in ("healthy", "unknown") for one in verdicts.values())
+    is_known = not any(isinstance(one, Exception) or _is_of_unknown_size(one) for one in looks.values())
+    is_healthy = is_known and all(one.verdict in ("healthy", "unknown") for one in verdicts.values())
     return CheckReport(verdicts, more, found, is_healthy and (found is None or found.is_healthy))
+
+
+def _is_of_unknown_size(seen: Look) -> bool:
+    """Return whether the node's size has no row: nothing is promised of it, which a check cannot confirm."""
+    return any(one["rule"] == "size" for one in seen["findings"])
 
 
 def _verdict(node: Node, seen: Look | Exception, bandwidth: NodeBandwidth | None) -> Verdict:

@@ -185,3 +185,10 @@ def test_measurements_are_kept_round_by_round() -> None:
     assert [tuple(one.group for one in done) for done in found.rounds] == network.rounds
     assert found.whole == found.rounds[0][0]
     assert isinstance(found.whole, Measurement)
+
+
+@pytest.mark.parametrize("count", [3, 8, 12])
+def test_nodes_between_which_nothing_can_be_measured_do_not_pass(count: int) -> None:
+    found = search(names(count), Network(usual=0.0).measure)
+    assert {one.verdict for one in found.nodes} == {"unknown"}
+    assert not found.is_healthy

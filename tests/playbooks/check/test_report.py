@@ -72,6 +72,18 @@ def test_a_look_alone_at_nodes_without_findings_is_healthy() -> None:
     assert report.is_healthy
 
 
+def test_nodes_of_a_size_without_a_row_do_not_pass() -> None:
+    no_row: Finding = {**finding("unknown"), "rule": "size"}
+    report = make_report("Standard_X", NODES, {name: seen(no_row) for name in ALL}, {}, None, None)
+    assert {one.verdict for one in report.nodes.values()} == {"unknown"}
+    assert not report.is_healthy
+
+
+def test_a_figure_that_no_source_gives_is_no_fault_of_the_nodes() -> None:
+    looks = {name: seen(finding("unknown")) for name in ALL}
+    assert make_report(SIZE, NODES, looks, {}, None, None).is_healthy
+
+
 def test_the_cluster_is_stated_as_a_part_of_its_sizes_figure() -> None:
     found = search(ALL, Network(usual=432.0, noise=0.0).measure, figure_of(SIZE, program_of(SIZE, None)))
     (line,) = format_search(found)
