@@ -7,13 +7,16 @@ replaced at most once a launch.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from infra.inventory import Inventory, Node
 from launch.errors import InputError
 from launch.nodeset import fold
 from playbooks.cli import output
 from playbooks.project import Stack
+
+if TYPE_CHECKING:
+    from playbooks.nodes.sick import Sick
 
 __all__ = ["ON_UNHEALTHY_HELP", "OnUnhealthy", "Replacement", "on_unhealthy_flag", "with_healthy_nodes"]
 
@@ -61,6 +64,11 @@ def with_healthy_nodes(
     from playbooks.nodes.sick import examine
 
     found, _ = examine(stack, inventory, nodes, {}, env)
+    shared = _shared_rules(found, len(nodes))
+    if shared:
+        why = f"all {len(nodes)} break {', '.join(shared)}, as new ones of the same image may"
+        notice = f"no node is replaced: {why}; `fab replace --sick` replaces them nevertheless"
+        return inventory, nodes, (notice,)
     names = [node.name for node in nodes]
     for sick in found:
         output.progress(f"{sick.node.name} is replaced before the job: {sick}")
@@ -70,3 +78,10 @@ def with_healthy_nodes(
         inventory = stack.saved()
     chosen = [node for node in inventory.nodes if node.name in names]
     return inventory, chosen, ()
+
+
+def _shared_rules(found: Sequence[Sick], nodes: int) -> list[str]:
+    """Return the rules that each of several nodes breaks: there the image is at fault, or the look itself."""
+    if not 1 < nodes == len(found):
+        return []
+    return sorted(set.intersection(*({one["rule"] for one in sick.findings} for sick in found)))

@@ -16,6 +16,7 @@ from playbooks.nodes.on_unhealthy import Replacement, on_unhealthy_flag, with_he
 from playbooks.nodes.sick import Sick
 from playbooks.project import Stack
 from playbooks.stack.replace import replace_node
+from tests.playbooks.nodes.test_sick import finding
 
 
 def node(number: int) -> Node:
@@ -29,6 +30,7 @@ class Cluster:
         self.nodes, self.unhealthy = [node(n) for n in range(4)], unhealthy
         self.env: Mapping[str, str] = {}
         self.replaced: list[str] = []
+        self.rules: Sequence[str] = ()
         self.stack = Stack("dev", Path("/nowhere"), {})
         monkeypatch.setattr(Stack, "saved", lambda _: self.inventory)
         monkeypatch.setattr(sick, "examine", self.examine)
@@ -42,7 +44,11 @@ class Cluster:
         self, _: Stack, __: Inventory, nodes: Sequence[Node], ___: Any, env: Mapping[str, str]
     ) -> Any:
         self.env = env
-        return [Sick(one, ("slow",)) for one in nodes if one.instance_id in self.unhealthy], {}
+        return [
+            Sick(one, ("slow",), tuple(finding(rule=rule) for rule in self.rules))
+            for one in nodes
+            if one.instance_id in self.unhealthy
+        ], {}
 
     def replace(self, _: Stack, name: str) -> list[str]:
         self.replaced.append(name)
@@ -77,6 +83,21 @@ def test_a_new_node_is_not_replaced_again(monkeypatch: pytest.MonkeyPatch) -> No
     cluster = Cluster(monkeypatch, (3, 4))
     assert cluster.chosen(0, 3) == ([0, 4], ())
     assert cluster.replaced == ["node000003"]
+
+
+def test_no_node_is_replaced_for_what_all_have_in_common(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An image without a driver, or a look that fails on it: every launch would pay for new nodes."""
+    cluster = Cluster(monkeypatch, (0, 1))
+    cluster.rules = ("gpu-driver", "memory")
+    ids, (notice,) = cluster.chosen(0, 1)
+    assert (ids, cluster.replaced) == ([0, 1], [])
+    assert notice.startswith("no node is replaced: all 2 break gpu-driver, memory, as new ones")
+
+
+def test_the_only_node_of_a_job_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, (0, 1))
+    cluster.rules = ("gpu-driver",)
+    assert cluster.chosen(1) == ([4], ())
 
 
 def test_nodes_that_the_job_does_not_get_stay(monkeypatch: pytest.MonkeyPatch) -> None:
