@@ -148,8 +148,9 @@ class _Search:
         ratios: dict[str, list[float | None]] = {node: [] for node in suspects}
         met: dict[str, set[str]] = {node: set() for node in suspects}
         most = min(PAIRS, len(good))
+        at_once = len(good) - 2 if len(good) > 2 else len(good)  # noqa: PLR2004  (two are left to compare with)
         while left := [one for one in suspects if len(met[one]) < most and not _is_cleared(ratios[one])]:
-            for (suspect, partner), ratio in self._compare(meet(left, good, met), good).items():
+            for (suspect, partner), ratio in self._compare(meet(left, good, met)[:at_once], good).items():
                 met[suspect].add(partner)
                 ratios[suspect].append(ratio)
         judged = [judge_node(node, ratios.get(node, []), self._problems.get(node, "")) for node in self.nodes]

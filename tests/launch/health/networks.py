@@ -26,6 +26,8 @@ class Network:
     """Bandwidth of nodes that are not as fast as the others."""
     paths: Mapping[Group, float] = field(default_factory=dict)
     noise: float = 0.03
+    of_pairs: float = 1.0
+    """Part of their bandwidth that two nodes reach: over TCP, acknowledgements wait behind data."""
     seed: int = 0
     rounds: list[tuple[Group, ...]] = field(default_factory=list)
 
@@ -41,6 +43,8 @@ class Network:
     def _one(self, group: Group) -> Measurement:
         paths = (self.paths.get(pair, self.usual) for pair in combinations(sorted(group), 2))
         gbs = min(*(self.nodes.get(node, self.usual) for node in group), *paths)
+        if len(group) == 2:
+            gbs *= self.of_pairs
         if gbs == 0:
             return Measurement(group, None, "rank 0 ended with 1")
         return Measurement(group, gbs * self._random.gauss(1, self.noise))

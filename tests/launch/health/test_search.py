@@ -57,6 +57,14 @@ def test_one_node_in_eight_may_be_slow(count: int, figure: Figure | None) -> Non
         assert sick(search(names(count), network.measure, figure)) == set(slow), seed
 
 
+@pytest.mark.parametrize("count", [6, 7, 8, 12, 64])
+def test_pairs_are_compared_with_pairs_and_not_with_larger_groups(count: int) -> None:
+    for seed in SEEDS:
+        slow = random.Random(seed).choice(names(count))
+        network = Network(nodes={slow: 41.0}, of_pairs=0.65, seed=seed)
+        assert flagged(search(names(count), network.measure, FIGURE)) == {slow}, seed
+
+
 def test_half_of_few_nodes_may_be_slow() -> None:
     for seed in SEEDS:
         slow = random.Random(seed).sample(names(6), 3)
