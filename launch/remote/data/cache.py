@@ -153,10 +153,12 @@ def is_staged(data: DataRecord, nodes: Collection[str]) -> bool:
 
 
 def make_room(
-    store: Store, sizes: dict[str, int], head: str, kept: Collection[str], bound: int | None
+    store: Store, sizes: dict[str, int], head: str, kept: Collection[str], bound: int | None, held: int = 0
 ) -> list[str]:
     """Remove the least recently used data until those of ``sizes``, bytes that are still to be written by id,
     fit on the disk; return what was removed. Raise :class:`FetchError` where they do not fit.
+
+    ``held`` are the bytes of theirs that are here: the ``bound`` counts them, too.
 
     Nothing goes that was used just now, or that a head has a note for; notes of ``head`` for what is not
     ``kept`` are void.
@@ -170,7 +172,7 @@ def make_room(
     idle = [name for name in _stored(store) if name not in sizes and _is_idle(store, name)]
     idle.sort(key=lambda name: _age(store, name), reverse=True)
     removed = []
-    while _lacking(store, needed, sizes, bound) > 0:
+    while needed and _lacking(store, needed, sizes, bound, held) > 0:
         if not idle:
             raise FetchError(faults.DISK, _full(store, needed, bound))
         name = idle.pop(0)
@@ -179,16 +181,16 @@ def make_room(
     return removed
 
 
-def _lacking(store: Store, needed: int, sizes: dict[str, int], bound: int | None) -> int:
+def _lacking(store: Store, needed: int, sizes: dict[str, int], bound: int | None, held: int) -> int:
     """Return the bytes that have to go before ``needed`` bytes fit."""
     disk = os.statvfs(store.folder)
     free = disk.f_bavail * disk.f_frsize
     if bound is not None:
         staged = sum(_bytes_of(store, name) for name in _stored(store) if name not in sizes)
-        return max(needed - free, staged + needed - bound)
+        return max(needed - free, staged + held + needed - bound)
     whole = disk.f_blocks * disk.f_frsize
     used = whole - disk.f_bfree * disk.f_frsize
-    return max(needed - free, int(used + needed - _SHARE * whole)) if needed else 0
+    return max(needed - free, int(used + needed - _SHARE * whole))
 
 
 def _full(store: Store, needed: int, bound: int | None) -> str:

@@ -113,8 +113,9 @@ class _Staging:
             made.find()
             self._store.owe(made.name, self._header["head"])
         sizes = {made.name: made.missing for made in self._sets}
-        kept = self._header["kept"]
-        removed = cache.make_room(self._store, sizes, self._header["head"], kept, self._header["bound"])
+        held = sum(file.size for made in self._sets for file in made.files) - sum(sizes.values())
+        kept, bound = self._header["kept"], self._header["bound"]
+        removed = cache.make_room(self._store, sizes, self._header["head"], kept, bound, held)
         for made in self._sets:
             if not made.is_whole:
                 made.prepare()

@@ -256,6 +256,31 @@ def test_a_node_without_room_is_named_and_the_others_have_all(storage: Storage, 
     assert "`fab data.prune`" in error
 
 
+def test_the_bound_counts_what_a_node_holds_of_the_same_job(storage: Storage, cluster: Make) -> None:
+    fill(storage)
+    for number in range(8):
+        storage.put(f"data/other/{number}", os.urandom(MiB))
+    nodes = cluster(1)
+    held = nodes.source("data/set", name="held")
+    (data,) = nodes.stage(held)["data"]
+    nodes.data(0, f"{data['id']}.nodes").unlink()  # so that the node is asked for both
+    both = nodes.stage(held, nodes.source("data/other", name="other"), bound=12 * MiB)
+    assert "no room for 8.4 MB more" in (both["nodes"]["node000000"] or "")
+    assert "at most 12.6 MB may be staged" in (both["nodes"]["node000000"] or "")
+
+
+def test_a_bound_below_what_is_staged_refuses_nothing_that_a_node_holds(
+    storage: Storage, cluster: Make
+) -> None:
+    fill(storage)
+    storage.put("data/other/file", os.urandom(MiB))
+    nodes = cluster(1)
+    nodes.stage(nodes.source("data/other"))
+    (data,) = nodes.stage(nodes.source("data/set"))["data"]
+    nodes.data(0, f"{data['id']}.nodes").unlink()  # so that the node is asked
+    assert nodes.stage(nodes.source("data/set"), bound=MiB // 2)["nodes"] == {"node000000": None}
+
+
 def test_a_web_file_that_is_not_there_is_refused(storage: Storage, cluster: Make) -> None:
     nodes = cluster(1)
     answer = nodes.stage(nodes.source("files/none", "file", "web"))
