@@ -73,8 +73,13 @@ def serve(job: str, stdin: BinaryIO) -> int:
     ended = threading.Event()
     beats = threading.Thread(target=sending.report, args=(ended,), daemon=True)
     beats.start()
+    folder = job_dir.Folder(job).path
+    if request["need"] and not os.path.isdir(folder):  # the job has ended, and ran here
+        why = "is not there: the node was made new since the job, or somebody removed it"
+        _send({"t": "failed", "reason": f"{job_dir.ROOT}/{job} {why}"})
+        return 0
     try:
-        found, skipped = local_files(job_dir.Folder(job).path, request["uploads"])
+        found, skipped = local_files(folder, request["uploads"])
     except OSError as error:
         _send({"t": "failed", "reason": f"{error.strerror}: {error.filename}"})
         return 0

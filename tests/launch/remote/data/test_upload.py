@@ -95,6 +95,17 @@ def test_files_become_blobs_with_their_digests(node: Node, outputs: Path, storag
     assert storage.authorizations <= {"Bearer a token"}
 
 
+def test_a_node_that_has_lost_what_a_job_left_is_named(node: Node, outputs: Path) -> None:
+    outputs.rmdir()
+    outputs.parent.rmdir()
+    assert node(need=0)["errors"] == []  # a job that begins has no folder yet
+    found = node(need=1)
+    assert (found["t"], found["reason"]) == (
+        "failed",
+        f"~/.ranklift/jobs/{JOB} is not there: the node was made new since the job, or somebody removed it",
+    )
+
+
 def test_what_storage_has_is_not_sent_again(node: Node, outputs: Path, storage: Storage) -> None:
     (outputs / "small").write_bytes(b"small")
     (outputs / "model.bin").write_bytes(BIG)

@@ -6,6 +6,7 @@ import io
 import json
 import resource
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -118,6 +119,12 @@ def test_a_cancel_ends_it(nodes: Nodes) -> None:
     until = time.monotonic() + 2
     event = nodes.upload(is_cancelled=lambda: time.monotonic() > until)
     assert event["errors"] == {"node000000": ["the upload was cancelled"]}
+
+
+def test_a_node_that_has_lost_its_outputs_leaves_the_job_uncollected(nodes: Nodes) -> None:
+    shutil.rmtree(nodes.home(1) / ".ranklift/jobs" / JOB)
+    (why,) = nodes.upload(slots={})["errors"]["node000001"]
+    assert why.startswith(f"~/.ranklift/jobs/{JOB} is not there")
 
 
 def test_only_a_whole_in_storage_counts_as_collected(nodes: Nodes) -> None:
