@@ -37,7 +37,7 @@ def look(promise: Promise) -> Look:
 
 
 def main(promise: str) -> int:
-    """Print the look as one bencoded value; ``promise`` is bencoded as well."""
+    """Print the look as one bencoded value between two marks; ``promise`` is bencoded as well."""
     found = look(frames.unpack(os.fsencode(promise)))
-    sys.stdout.buffer.write(frames.pack(found))
+    sys.stdout.buffer.write(frames.LOOK_MARK + frames.pack(found) + frames.LOOK_MARK)
     return 0

@@ -46,8 +46,8 @@ def read_look(status: int | None, output: bytes) -> Look:
     ``status`` is None for a command that did not end in time.
     """
     if status == 0:
-        with suppress(frames.ProtocolError, KeyError, TypeError):
-            found: Look = frames.unpack(output)
+        with suppress(frames.ProtocolError, IndexError, KeyError, TypeError):
+            found: Look = frames.unpack(output.split(frames.LOOK_MARK)[1])
             return {"findings": found["findings"], "gpus": found["gpus"], "ports": found["ports"]}
     last = output.decode("utf-8", "replace").strip().split("\n")[-1]
     late = f"no answer within {timing.LOOK_S:g} s"

@@ -47,7 +47,15 @@ def measured(status: int, output: bytes) -> str:
 
 def test_findings_are_those_that_the_command_prints() -> None:
     look: Look = {"findings": [DOWN], "gpus": 8, "ports": []}
-    assert read_look(0, frames.pack(look)) == look
+    answer = b"\0" + frames.pack(look) + b"\0"
+    assert read_look(0, answer) == look
+
+
+def test_what_libraries_print_beside_the_findings_is_no_fault_of_the_node() -> None:
+    """The runner reads stdout and stderr of the command as one."""
+    look: Look = {"findings": [], "gpus": 8, "ports": ["mlx5_ib0:1"]}
+    loader = b"ERROR: ld.so: object 'libx.so' from LD_PRELOAD cannot be preloaded: ignored.\n"
+    assert read_look(0, loader + b"\0" + frames.pack(look) + b"\0" + loader) == look
 
 
 def test_a_command_that_hangs_is_an_error_of_the_node() -> None:
