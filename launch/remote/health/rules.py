@@ -66,7 +66,7 @@ def _has_infiniband(promise: Promise) -> bool:
 
 
 def _has_gpudirect(promise: Promise) -> bool:
-    return _has_infiniband(promise) and promise.get("vendor") == "nvidia"
+    return _has_infiniband(promise) and bool(promise.get("gpudirect"))
 
 
 def _has_topology(promise: Promise) -> bool:

@@ -275,6 +275,12 @@ def test_a_node_as_the_row_says_is_healthy_or_its_figures_are_unknown(size: str)
     assert {one["rule"] for one in found} == unknown
 
 
+def test_a_size_that_sends_by_dma_buf_needs_no_peermem() -> None:
+    size = "Standard_ND128isr_NDR_GB200_v6"
+    without = with_host(healthy_node(size), has_peermem=False)
+    assert [one["rule"] for one in findings(without)] == [one["rule"] for one in findings(healthy_node(size))]
+
+
 def test_an_unknown_size_is_never_healthy() -> None:
     facts = dataclasses.replace(healthy_node("Standard_HC44rs"), promise=promise_of("Standard_A0"))
     (found,) = findings(facts)
