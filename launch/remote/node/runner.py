@@ -173,9 +173,17 @@ class Runner(Loop):
         if spec["health"]["mode"] != "off":
             from launch.remote.node import health_gate  # where health is off, nothing is imported for it
 
-            health_gate.check(spec, self._run_bounded, self._send)
+            health_gate.check(spec, self._run_look, self._send)
         if spec["infiniband"]:
             spec["defaults"].update(infiniband.rank_defaults({**os.environ, **spec["user_env"]}))
+
+    def _run_look(self, argv: list[str], limit: float) -> tuple[int | None, bytes]:
+        """Run a look as :meth:`_run_bounded` does. Raise Unfit once the runner must end: a look that is cut
+        off says nothing of the node."""
+        found = self._run_bounded(argv, limit)
+        if self._stopped:
+            raise Unfit("stopped")
+        return found
 
     def _rest(self, wait_ms: int) -> None:
         """Run the loop, signs of life included, during long work. Raise Unfit once the runner must end."""

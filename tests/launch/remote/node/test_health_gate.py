@@ -32,6 +32,17 @@ status, output = loop._run_bounded({argv!r}, {limit!r})
 print(json.dumps([status, output.decode(), time.monotonic() - begun, len(loop.ranks)]))
 """
 
+STOPPED = """\
+import os
+from launch.remote.node.prepare import Unfit
+from launch.remote.node.runner import Runner
+runner = Runner(os.pipe()[0], os.pipe()[1])
+try:
+    print(runner._run_look(["sh", "-c", "kill -TERM $PPID; sleep 60"], 30.0))
+except Unfit as error:
+    print(*error.reasons)
+"""
+
 
 def run_bounded(argv: list[str], limit: float) -> list[object]:
     """A command as a runner runs it: status, output, seconds, processes that the runner still has."""
@@ -92,3 +103,9 @@ def test_a_command_that_hangs_is_killed_and_the_runner_goes_on() -> None:
 def test_a_command_that_ends_has_its_status_and_output() -> None:
     status, output, *_ = run_bounded(["sh", "-c", "echo found; exit 3"], 30.0)
     assert (status, output) == (3, "found\n")
+
+
+def test_a_look_that_is_cut_off_with_its_job_finds_nothing() -> None:
+    """Other nodes are busy, or somebody cancels the job: that is no error of this node."""
+    done = subprocess.run([sys.executable, "-c", STOPPED], capture_output=True, check=True)
+    assert done.stdout == b"stopped\n"
