@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,7 @@ anything = st.one_of(
 
 def run(home: Path, spec: JobSpec, *, locale: str = "C.UTF-8") -> list[bytes]:
     """What each rank of a node writes; the runner gets what a supervisor would send it."""
+    spec = replace(spec, health="off")  # this machine has none of the size's GPUs
     planned = plan(spec, NODES, size="Standard_NC24rs_v3", remote="hash")
     result = json.loads(planned.to_json())
     with subprocess.Popen(
