@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.inventory import Inventory, Node, StackOutputs
@@ -241,12 +241,16 @@ def remarks(answers: Mapping[str, Health | Exception]) -> list[str]:
     ]
 
 
-def wait_for_nodes(stack: Stack, limit: float, wanted: int | None = None) -> Inventory:
+def wait_for_nodes(
+    stack: Stack, limit: float, wanted: int | None = None, *, kept: Collection[str] = ()
+) -> Inventory:
     """Wait until Azure has as many nodes as the stack wants and each is ready for jobs; return them.
 
     Nodes that are waited for are named soon, with the remedy for one that stays silent. Raises
     :class:`~launch.errors.ManyNodesError` naming nodes that are not ready within ``limit`` seconds, or that
-    waiting does not help: a VM that is off, a failed cloud-init, a wrong clock, another host key.
+    waiting does not help: a VM that is off, a failed cloud-init, a wrong clock, another host key, devices
+    with errors. The devices of nodes that a replacement has ``kept``, by name, are not looked at: they may be
+    the next to be replaced.
     """
     deadline = time.monotonic() + limit
     outputs = stack.outputs()
@@ -272,8 +276,8 @@ def wait_for_nodes(stack: Stack, limit: float, wanted: int | None = None) -> Inv
             ids = {node.name: node.instance_id for node in inventory.nodes}
             wrong = unfit(current, ids)
             if not wrong:
-                _wait_for_devices(stack, inventory, ids, deadline)
-                _finish(stack, inventory, current, outputs)
+                _finish(stack, inventory, current, outputs)  # what is healthy can be used
+                _wait_for_devices(stack, inventory, ids, deadline, kept)
                 return inventory
             clocks_until = clocks_until or time.monotonic() + PATIENCE_S
             if any(isinstance(a, Health) and a.failed for a in current.values()) or (
@@ -299,11 +303,14 @@ def wait_for_nodes(stack: Stack, limit: float, wanted: int | None = None) -> Inv
             read_at = time.monotonic()
 
 
-def _wait_for_devices(stack: Stack, inventory: Inventory, ids: Mapping[str, int], deadline: float) -> None:
-    """Wait until each node has what its VM size promises, for as long as links may take to come up; report
-    what else a look finds. Raise :class:`~launch.errors.ManyNodesError` naming nodes with errors."""
+def _wait_for_devices(
+    stack: Stack, inventory: Inventory, ids: Mapping[str, int], deadline: float, kept: Collection[str]
+) -> None:
+    """Wait until each node that is not ``kept`` has what its VM size promises, for as long as links may take
+    to come up; report what else a look finds. Raise :class:`~launch.errors.ManyNodesError` naming nodes with
+    errors."""
     links_until = min(deadline, time.monotonic() + LINKS_S)
-    looks = look(stack, inventory, inventory.nodes)
+    looks = look(stack, inventory, [node for node in inventory.nodes if node.name not in kept])
     while True:
         wrong: dict[str, Exception] = {
             name: answer for name, answer in looks.items() if isinstance(answer, Exception)

@@ -203,9 +203,9 @@ def _replace(stack: Stack, node: str, way: _Way) -> _Replaced:
         with _lacking(stack, sick):
             build(stack, deadline, ["--skip-preview"], there=rest)
     with report_half_done(f"the node is not ready yet: `fab wait --stack {stack.name}` waits for it"):
-        after = wait_for_nodes(stack, seconds_left(deadline))
-    names = {sick.name, *(one.name for one in rest.nodes)}
-    fresh = [one.name for one in after.nodes if one.name not in names]
+        kept = {one.name for one in rest.nodes}
+        after = wait_for_nodes(stack, seconds_left(deadline), kept=kept)
+    fresh = [one.name for one in after.nodes if one.name not in {sick.name, *kept}]
     host = compare_hosts(stack, after, report.host, fresh) if report else ""
     return _Replaced(sick.name, fresh, report, host)
 

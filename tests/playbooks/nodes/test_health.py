@@ -264,6 +264,14 @@ class TestWaitingForDevices:
         with pytest.raises(ManyNodesError, match="failed on 1 of 3 nodes"):
             wait_for_nodes(cluster.stack, 5.0)
 
+    def test_a_replacement_does_not_fail_for_another_sick_node(self, cluster: Cluster) -> None:
+        """It may be the next one to be replaced."""
+        cluster.looks = [{"n0": looked(ECC), "n2": looked(ECC)}]
+        assert len(wait_for_nodes(cluster.stack, 5.0, kept={"n0", "n2"}).nodes) == 3
+        cluster.looks = [{"n1": looked(ECC)}]
+        with pytest.raises(ManyNodesError, match="failed on 1 of 1 nodes"):
+            wait_for_nodes(cluster.stack, 5.0, kept={"n0", "n2"})
+
     def test_warnings_are_shown_and_the_nodes_are_ready(
         self, cluster: Cluster, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -47,6 +47,8 @@ class Cluster:
         """On node 1, whenever it is asked."""
         self.uncollected: tuple[str, ...] = ()
         """Of jobs that have ended, on node 1."""
+        self.kept: set[str] = set()
+        """Nodes that the last replacement has kept."""
         monkeypatch.setattr(removal, "kept_free", self.kept_free)
         monkeypatch.setattr(cancel, "cancel_job", self.ended)
         monkeypatch.setattr(cancel, "format_cancelled", str)
@@ -119,8 +121,9 @@ class Cluster:
         self.step(f"make beside {len(there.nodes)}")
         self.nodes.append(node(3))
 
-    def wait(self, *_: object) -> Inventory:
+    def wait(self, _: Stack, __: float, *, kept: set[str]) -> Inventory:
         self.step("wait")
+        self.kept = kept
         return self.inventory(self.nodes)
 
     def replace(self, text: str, *, reimage: bool = False, cancel_jobs: bool = False) -> None:
@@ -136,6 +139,7 @@ def test_a_node_is_replaced(cluster: Cluster, capsys: pytest.CaptureFixture[str]
     cluster.replace("1")
     assert cluster.done == ["delete 1", "update", "make beside 2", "wait"]
     assert capsys.readouterr().out == "node000001 replaced by node000003\n"
+    assert cluster.kept == {"node000000", "node000002"}
 
 
 @pytest.mark.parametrize("reimage", [False, True])
