@@ -64,11 +64,13 @@ class Nodes:
         """What a shell line prints on a node."""
         return self.fab("exec", line, "--nodes", str(node), status=status).out
 
-    def kill(self, node: int, pattern: str) -> None:
+    def kill(self, node: int, pattern: str, *, is_there: bool = True) -> None:
         """End processes of a node whose command line has what ``pattern`` matches, by SIGKILL.
 
-        The pattern has to match its own text not: ``[s]tage``.
+        The pattern has to match its own text not: ``[s]tage``. Without ``is_there`` they may have ended.
         """
+        if is_there:
+            self.on(node, f"pgrep -f '{pattern}'")
         self.on(node, f"pkill -KILL -f '{pattern}'", status=None)
 
     def left_storage(self) -> int:

@@ -86,7 +86,7 @@ def test_a_killed_head_leaves_parts_to_the_next_head(nodes: Nodes) -> None:
     before = nodes.left_storage()
     with nodes.staging("killed", "--stage", "nfs", "--nodes", "0") as process:
         nodes.kill(0, "__main__.py [s]tage")
-        nodes.kill(0, "[s]tage_node")
+        nodes.kill(0, "[s]tage_node", is_there=False)
         nodes.fab("rehearsal.fault", "clear")
         assert end_of(process)[0] != 0
     staged = nodes.stage("killed", "--stage", "nfs", "--nodes", "1")
