@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import subprocess
@@ -12,7 +13,7 @@ from launch.remote.base.processes import IMAGES
 
 __all__ = ["is_unknown", "is_worked_in", "removal_argv", "remove", "unfinished_jobs", "unload"]
 
-_FINAL_STATES = ('"SUCCEEDED"', '"FAILED"', '"CANCELLED"', '"LOST"')
+_FINAL_STATES = ("SUCCEEDED", "FAILED", "CANCELLED", "LOST")
 _SCRIPT = r'find "$@" -type d ! -perm -700 -exec chmod u+rwx {} \; 2>/dev/null; exec rm -rf -- "$@"'
 """An unpacked image may have folders that its own modes protect. Modes of files stay: other snapshots and the
 cache of uv have the same files."""
@@ -78,8 +79,16 @@ def unfinished_jobs(root: str) -> dict[str, str]:
     return {
         job: _text(os.path.join(folder, job, "job.json"))
         for job in jobs
-        if not any(word in _text(os.path.join(folder, job, "state.json")) for word in _FINAL_STATES)
+        if not _has_ended(_text(os.path.join(folder, job, "state.json")))
     }
+
+
+def _has_ended(state: str) -> bool:
+    """Return whether the text of a state.json has a final state; a torn one may be of a job that runs."""
+    try:
+        return json.loads(state)["state"] in _FINAL_STATES
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def _text(path: str) -> str:

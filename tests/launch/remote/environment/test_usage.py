@@ -129,6 +129,10 @@ def test_what_a_queued_job_needs_is_neither_removed_nor_pruned(store: Store, tmp
         Path(store.path(name) + ".manifest").write_text("[]")
     assert remove_environments([WHOLE], cache=False)["kept"] == {WHOLE: ["train-1"]}
     assert store.superfluous(newer[0]) == []
+    (job / "state.json").write_text(json.dumps({"state": "RUNNING", "pending": {"state": "SUCCEEDED"}}))
+    assert store.superfluous(newer[0]) == []  # its outputs are on their way to storage
+    (job / "state.json").write_text('{"state": "SUCC')
+    assert store.superfluous(newer[0]) == []
     (job / "state.json").write_text(json.dumps({"state": "SUCCEEDED"}))
     assert store.superfluous(newer[0]) == [WHOLE]
 
