@@ -118,11 +118,12 @@ class Evidence:
                 who = f"rank {silent[0]} on {ranks[silent[0]]} has not"
             node = ranks[silent[0]] if silent else ""
             return Verdict("unproven", "", f"{who} shown a connection to another node", node, [])
-        return Verdict("proven", _words(found), "", "", _lines(found))
+        return Verdict("proven", _words(found, self._promise), "", "", _lines(found))
 
 
-def _words(connections: Collection[Seen]) -> str:
-    """Return a proven transport for people; the number of devices is that of the node that uses fewest."""
+def _words(connections: Collection[Seen], promise: Promise) -> str:
+    """Return a proven transport for people; the number of devices is that of the node that uses fewest. What
+    MPI uses proves nothing of NCCL, which MPI may only start."""
     used: dict[str, set[str]] = {}
     for one in connections:
         if one.fact.used:
@@ -133,6 +134,8 @@ def _words(connections: Collection[Seen]) -> str:
         words.append(f"{fewest} HCA{'s' * (fewest > 1)} a node")
     if all(one.fact.gpudirect for one in connections):
         words.append("GPUDirect")
+    if promise.get("gpus") and all(one.fact.library != "NCCL" for one in connections):
+        words.append("by MPI: NCCL was not probed")
     return ", ".join(words)
 
 

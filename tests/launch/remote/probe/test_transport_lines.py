@@ -88,6 +88,12 @@ IB = "{node}:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/{de
 SOCKET = "{node}:1:1 [0] NCCL INFO Channel 01/0 : 8[0] -> 0[0] [receive] via NET/Socket/0"
 
 
+def test_what_mpi_uses_is_no_proof_for_nccl() -> None:
+    lines = (GOLDEN / "ucx-1.19-ib.log").read_text().splitlines()
+    shown = verdict(lines, {**PLAIN, "gpus": 8}).transport
+    assert shown == "InfiniBand, 4 HCAs a node, by MPI: NCCL was not probed"
+
+
 def test_one_socket_among_many_connections_refuses_all_and_is_named() -> None:
     lines = [IB.format(node=node, device=device) for node in ("n1", "n2") for device in range(8)]
     assert verdict(lines, GPUDIRECT).transport == "InfiniBand, 8 HCAs a node, GPUDirect"
