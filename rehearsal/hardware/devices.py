@@ -22,11 +22,13 @@ _DOMAINS = {
     "ndv4": (0x1, 0x2, 0x3, 0x4, 0xB, 0xC, 0xD, 0xE),
     "ndv5": (0x1, 0x2, 0x3, 0x8, 0x9, 0xA, 0xB, 0xC),
 }
-"""PCI domains of a size's GPUs, by its topology file (azhpc-images, topology/); others: 1 and on."""
+"""PCI domains of a size's GPUs, by its topology file (azhpc-images, topology/); others: 1 and on, as in
+ndv2-topo.xml, and invented where a size has no such file."""
 _FIRST_HCA, _ETHERNET = 0x101, 0x201
-"""The first domain of InfiniBand devices, by the same files, and one that they leave free."""
+"""The first domain of InfiniBand devices, by the same files, and an invented one of the Ethernet device."""
 _SWITCHES = {"A100": 0x1AF1, "H100": 0x22A3, "H200": 0x22A3}
-"""NVSwitches by GPU; they fill the gap in the GPUs' domains, as in leptonai/gpud's output of an A100 VM."""
+"""NVSwitches by GPU (pciutils/pciids); that they fill the gap in the GPUs' domains is a guess: it has as many
+places as an HGX board has switches, six and four."""
 _GPUS = {
     ("V100", 16): 0x1DB4,
     ("V100", 32): 0x1DB5,
@@ -40,11 +42,18 @@ _GPUS = {
     ("GB300", 288): 0x31C2,
     ("MI300X", 192): 0x74B5,
 }
-"""PCI device ids by model and memory (pciutils/pciids); other models have 0, which is nobody's."""
+"""PCI device ids by model and memory (pciutils/pciids); other models have 0, which is nobody's. V100 of 16 GB
+and A100 and H100 without memory in the catalogue are those of PCIe."""
 _HCAS = {56: 0x1004, 100: 0x1018, 200: 0x101C}
-"""Virtual functions of ConnectX-3, -5 and -6 by Gb/s (pciutils/pciids); later ones share one id."""
-_LATER_HCA, _ETHERNET_HCA = 0x101E, 0x1016
-_ETHERNET_GBPS = 100
+"""Virtual functions of ConnectX-3, -5 and -6 by Gb/s (pciutils/pciids; 0x1018 on HC44rs: open-mpi/ompi#6723,
+0x101c on ND A100 v4: Azure/azhpc-diagnostics#59)."""
+_LATER_HCA = 0x101E
+"""The one id of later virtual functions (pciutils/pciids)."""
+_ETHERNET_HCA, _LATER_ETHERNET_HCA = (0x1016, 40), (0x101A, 100)
+"""Id and Gb/s of accelerated networking's device: virtual functions of ConnectX-4 Lx and -5 Ex. The rates are
+those that run-health-checks.sh of Azure/azurehpc-health-checks expected by size, AN40 and AN100; a later size
+than those there is taken for one of AN100, an earlier one for one of AN40."""
+_HDR_GBPS = 200
 _REMAPPING = 8.0
 """From this compute capability on, memory rows are remapped (NVIDIA, "GPU memory error management")."""
 PARTITION, DEFAULT_KEY = 0x800B, 0x7FFF
@@ -146,10 +155,8 @@ def _rdma(row: Size, *, kernel_names: bool, without_infiniband: bool) -> tuple[R
         for number in range(count)
     ]
     if row.accelerated_networking:
-        device = RdmaDevice(
-            "mlx5_an0", _address(_ETHERNET), _ETHERNET_HCA, "Ethernet", _ETHERNET_GBPS, keys=(0xFFFF,)
-        )
-        found.append(device)
+        hca, rate = _ETHERNET_HCA if 0 < gbps <= _HDR_GBPS else _LATER_ETHERNET_HCA
+        found.append(RdmaDevice("mlx5_an0", _address(_ETHERNET), hca, "Ethernet", rate, keys=(0xFFFF,)))
     if kernel_names:
         found = [replace(device, name=f"mlx5_{number}") for number, device in enumerate(found)]
     return tuple(found)

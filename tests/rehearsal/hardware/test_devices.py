@@ -28,6 +28,20 @@ def test_a_size_has_the_rdma_devices_of_its_row(size: str, names: str) -> None:
     assert " ".join(device.name for device in devices_of(size).rdma) == names
 
 
+@pytest.mark.parametrize(
+    ("size", "hca", "gbps"),
+    [
+        ("Standard_ND96amsr_A100_v4", 0x1016, 40),
+        ("Standard_HB120rs_v3", 0x1016, 40),
+        ("Standard_ND96isr_H200_v5", 0x101A, 100),
+        ("Standard_HB176rs_v4", 0x101A, 100),
+    ],
+)
+def test_the_ethernet_device_is_of_the_age_of_the_infiniband_ones(size: str, hca: int, gbps: int) -> None:
+    (found,) = (device for device in devices_of(size).rdma if device.link_layer == "Ethernet")
+    assert (found.id, found.gbps) == (hca, gbps)
+
+
 def test_ranks_find_them_by_whatever_name(tmp_path: Path) -> None:
     folder = make_device_tree(tmp_path, devices_of("Standard_ND40rs_v2", kernel_names=True))
     found = rank_defaults({}, str(tmp_path / folder / "sys/class/infiniband"))
