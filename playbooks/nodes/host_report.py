@@ -72,6 +72,7 @@ CATEGORIES: Mapping[str, str] = {
 }
 """Azure's category for an error, by its rule, the most specific first. Rules about what an image or an
 operator has set are missing: the host is not at fault there."""
+_WITHOUT_DRIVER = ("cannot open shared object file", "DRIVER_NOT_LOADED", "LIB_RM_VERSION_MISMATCH")
 _KEY, _RECORD = 512, 512 + 2048
 """Bytes of a key, and of a key with its value, in a pool of pairs."""
 
@@ -98,12 +99,7 @@ def category_of(findings: Iterable[Finding], reasons: Sequence[str], *, infiniba
     'Resource.Hpc.Unhealthy.IBPerformance'
     >>> category_of([], [], infiniband=True)
     """
-    # A look that ends, but with another error, is about the node's Python or disk.
-    by_rule = {
-        one["rule"]: one
-        for one in findings
-        if one["rule"] != "look" or one["measured"].startswith("no answer")
-    }
+    by_rule = {one["rule"]: one for one in findings if not _is_of_software(one)}
     for rule, category in CATEGORIES.items():
         if rule in by_rule:
             measured = by_rule[rule]["measured"]
@@ -113,6 +109,14 @@ def category_of(findings: Iterable[Finding], reasons: Sequence[str], *, infiniba
             return _UNHEALTHY + (_XIDS.get(xid[1], category) if xid else category)
     slow = _PERFORMANCE if infiniband else _GENERIC
     return _UNHEALTHY + slow if reasons else None
+
+
+def _is_of_software(one: Finding) -> bool:
+    """Return whether an error is that of the node's software: a driver that is missing or does not fit its
+    library, a look that ended with an error of Python or the disk."""
+    if one["rule"] == "look":
+        return not one["measured"].startswith("no answer")
+    return one["rule"] == "gpu-driver" and any(words in one["measured"] for words in _WITHOUT_DRIVER)
 
 
 def physical_host(pool: bytes) -> str:

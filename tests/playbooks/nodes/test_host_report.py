@@ -97,6 +97,10 @@ def test_a_node_that_does_not_know_its_host_is_not_reported(account: Account) ->
     [
         ((), "found nothing;"),
         ((finding(rule="look"),), "found its own software"),
+        (
+            ({**finding(rule="gpu-driver"), "measured": "nvmlInit_v2: NVML_ERROR_DRIVER_NOT_LOADED"},),
+            "found its own software",
+        ),
         ((finding(rule="fabric-manager"),), "found its own software, not its host: mlx5"),
     ],
 )
