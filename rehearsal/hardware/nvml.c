@@ -1,7 +1,7 @@
 /* NVML of a rehearsed VM: what /sys/module/nvidia/nvml says at each call, and no GPU behind it.
  *
- * Signatures, structures and return codes are those of nvml.h (NVIDIA, "NVML API reference"). Only the
- * functions that a look at a node calls are there. nvmlInit, which nvml.h defines as nvmlInit_v2, is left out on
+ * Signatures, structures, return codes, field ids and value types are those of nvml.h (NVIDIA/go-nvml, gen/nvml)
+ * and of nvidia-ml-py 13.615. Only the functions that a look at a node calls are there. nvmlInit, which nvml.h defines as nvmlInit_v2, is left out on
  * purpose: torch.cuda.device_count() calls it by its old name, and would count these GPUs instead of asking CUDA. */
 #include <stdio.h>
 #include <string.h>

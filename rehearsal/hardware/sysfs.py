@@ -1,8 +1,9 @@
 """Files that the kernel has below ``/sys`` for a VM's devices, in its formats.
 
-PCI: Documentation/ABI/testing/sysfs-bus-pci of Linux; its classes: include/linux/pci_ids.h. Ports:
-Documentation/ABI/stable/sysfs-class-infiniband, and drivers/infiniband/core/sysfs.c for states, rates and
-tables of keys. Counters of the hardware: NVIDIA, "Understanding mlx5 Linux counters".
+PCI: drivers/pci/pci-sysfs.c of Linux; classes of GPUs and InfiniBand devices: azhpc-images, topology/. Ports:
+Documentation/ABI/stable/sysfs-class-infiniband, and drivers/infiniband/core/sysfs.c for states, rates, tables
+of keys and names of counters. Counters of the hardware: drivers/infiniband/hw/mlx5/counters.c, of which some
+are left out. ``hca_type`` is ``MT`` and the id in decimals (Azure/azhpc-diagnostics#59: MT4124).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _STATES: dict[LinkState, tuple[str, str]] = {
     "down": ("1: DOWN", "3: Disabled"),
 }
 _NO_LINK = 10
-"""Gb/s that mlx5 reports of a port without a link (linux-rdma, rdma-core's ibstat(8) shows ``Rate: 10``)."""
+"""Gb/s of a port without a link: the kernel takes a speed that it does not know for SDR (sysfs.c)."""
 _SPEEDS = (
     ("SDR", 2.5),
     ("DDR", 5),
@@ -41,6 +42,7 @@ _SPEEDS = (
 )
 """Generations and the Gb/s of one of their lanes."""
 _KEYS = 128
+"""Length of mlx5's shortest table (MLX5_MIN_PKEY_TABLE_SIZE in include/linux/mlx5/device.h)."""
 COUNTERS = (
     *("VL15_dropped", "excessive_buffer_overrun_errors", "link_downed", "link_error_recovery"),
     *("local_link_integrity_errors", "multicast_rcv_packets", "multicast_xmit_packets"),
@@ -81,6 +83,7 @@ def device_files(devices: NodeDevices) -> dict[str, str]:
             files[path] = f"{dict(device.counters).get(CARRIER, 0)}\n"
         files |= {f"class/infiniband/{device.name}/{name}": text for name, text in _device(device).items()}
     for number in range(devices.nvme):
+        # as on NC80adis_H100_v5 (DeepSpeed's blog on DeepNVMe); padded to the 40 bytes of NVMe's Identify
         files[f"class/nvme/nvme{number}/model"] = "Microsoft NVMe Direct Disk v2           \n"
         files[f"class/nvme/nvme{number}/transport"] = "pcie\n"
     if devices.has_driver:
@@ -170,7 +173,8 @@ def _nvml_state(devices: NodeDevices) -> str:
 def _kernel_log(devices: NodeDevices) -> str:
     """Return the log in the form of ``/dev/kmsg`` (Documentation/ABI/testing/dev-kmsg).
 
-    Lines of Xids: NVIDIA, "XID errors"; their texts are left out but for 79.
+    Lines of Xids: NVIDIA, "Xid Errors", and lines in leptonai/gpud; their texts are left out but for 79.
+    Levels, times and the lines before them are invented.
     """
     messages = [(5, "Linux version 6.8.0-1044-azure"), (6, "Hypervisor detected: Microsoft Hyper-V")]
     if devices.has_driver:

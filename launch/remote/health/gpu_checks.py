@@ -43,7 +43,8 @@ _SLOWDOWNS = {
 }
 """Bits of the clocks' event reasons (nvml.h, nvmlClocksEventReason*)."""
 _RECOVERIES = {0: "", 1: "1: reset the GPU", 2: "2: reboot the node", 3: "", 4: "4: drain and reset"}
-"""Actions that the driver asks for (nvml.h, NVML_GPU_RECOVERY_ACTION_*); 3 concerns the GPU's peers alone."""
+"""Actions that the driver asks for (nvml.h, NVML_GPU_RECOVERY_ACTION_*); 3 concerns the GPU's peers alone.
+What 5 means differs between releases of nvidia-ml-py: a reset of the bus, or recovery of the IMEX domain."""
 
 
 def missing(facts: Facts) -> Found:

@@ -20,7 +20,8 @@ _DMESG_S = 5.0
 _RECORD = 8192
 """Longest record of /dev/kmsg, in bytes (CONSOLE_EXT_LOG_MAX)."""
 _XID = re.compile(r"NVRM: Xid \(PCI:([0-9A-Fa-f:.]+)[^)]*\): (\d+)(?:, (.*))?$")
-"""A GPU that is split (MIG) has the part after its address: ``(PCI:0018:01:00 GPU-I:05)``."""
+"""A GPU that is split (MIG) has more after its address: ``(PCI:0000:01:00 GPU-I:05)`` ("GPU Memory Error
+Management" of NVIDIA's documentation)."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ _ERRORS = {
 _UNCORRECTED, _VOLATILE = 1, 0
 """NVML_MEMORY_ERROR_TYPE_UNCORRECTED: double-bit errors; NVML_VOLATILE_ECC: since the driver was loaded."""
 _RECOVERY_ACTION = 230
-"""NVML_FI_DEV_GET_GPU_RECOVERY_ACTION; older drivers do not know it."""
+"""NVML_FI_DEV_GET_GPU_RECOVERY_ACTION; drivers before 570 do not know it."""
 _UNKNOWN = (2, 3, 13)
 """Codes by which a driver or a GPU does not know what is queried: INVALID_ARGUMENT, NOT_SUPPORTED,
 FUNCTION_NOT_FOUND. Any other is a GPU that does not answer."""
@@ -66,7 +66,8 @@ class Gpu:
     remap_failed: bool | None = None
     remap_pending: bool | None = None
     recovery: int | None = None
-    """What the driver asks for: 0 nothing, 1 a reset, 2 a reboot, 3 that its peers be drained, 4 both."""
+    """What the driver asks for: 0 nothing, 1 a reset, 2 a reboot, 3 a drain of traffic between peers, 4 a
+    drain and a reset."""
     clock_events: int | None = None
     """Reasons for slower clocks, one bit each."""
     persistence: bool | None = None
