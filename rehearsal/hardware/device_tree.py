@@ -40,8 +40,7 @@ def make_device_tree(network: Path, devices: NodeDevices) -> str:
     system = building / SYSTEM
     for folder in _OWN:
         (system / folder).mkdir(parents=True)
-    for path, text in device_files(devices).items():
-        _write(system / path, text)
+    _write_all(system, device_files(devices))
     for path, target in device_links(devices).items():
         (system / path).symlink_to(target)
     for folder in _OWN:
@@ -52,6 +51,19 @@ def make_device_tree(network: Path, devices: NodeDevices) -> str:
         _write(building / TOPOLOGY / devices.topology, topology_text(devices))
     building.rename(network / name)
     return name
+
+
+def _write_all(folder: Path, files: dict[str, str]) -> None:
+    """Write files; equal ones are links to one: to make a file is what costs, and a table of keys has 128."""
+    written: dict[str, Path] = {}
+    for parent in {(folder / path).parent for path in files}:
+        parent.mkdir(parents=True, exist_ok=True)
+    for path, text in files.items():
+        if text in written:
+            (folder / path).hardlink_to(written[text])
+        else:
+            written[text] = folder / path
+            written[text].write_text(text)
 
 
 def _write(path: Path, text: str) -> None:

@@ -12,6 +12,7 @@ from catalogue.sizes import catalogue
 from launch.remote.node.infiniband import rank_defaults
 from rehearsal.hardware.device_tree import make_device_tree
 from rehearsal.hardware.devices import NodeDevices, devices_of
+from rehearsal.hardware.sysfs import device_files
 
 
 @pytest.mark.parametrize(
@@ -98,6 +99,16 @@ def test_no_two_devices_of_a_size_have_one_address(row: Size) -> None:
     found = [gpu.address for gpu in devices.gpus] + [device.address for device in devices.rdma]
     found += [address for address, _ in devices.switches]
     assert [address for address, times in Counter(found).items() if times > 1] == []
+
+
+def test_equal_files_of_a_tree_are_one_file_of_the_disk(tmp_path: Path) -> None:
+    devices = devices_of("Standard_ND96asr_v4")
+    system = tmp_path / make_device_tree(tmp_path, devices) / "sys"
+    files = device_files(devices)
+    assert {path: (system / path).read_text() for path in files} == files
+    assert (
+        len({(system / path).stat().st_ino for path in files}) == len(set(files.values())) < len(files) / 40
+    )
 
 
 def test_a_size_that_nobody_knows_shows_what_this_machine_has(tmp_path: Path) -> None:
