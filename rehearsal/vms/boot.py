@@ -73,8 +73,11 @@ DEVICE_FOLDERS = ("/sys/class", "/sys/bus", "/sys/module")
 INIT = "/etc/rehearsal/init"
 INIT_TEXT = """\
 /etc/rehearsal/bin/first-boot &
-if [ -e /sys/module/nvidia ] && grep -qs 0x0680 /sys/bus/pci/devices/*/class; then
-    /etc/rehearsal/bin/nv-fabricmanager infinity &
+if [ -e /sys/module/nvidia ]; then
+    for file in /sys/bus/pci/devices/*/class; do
+        read -r class <"$file"
+        case $class in 0x0680*) /etc/rehearsal/bin/nv-fabricmanager infinity & break ;; esac
+    done
 fi
 while :; do
     /usr/sbin/sshd -D -E /var/log/auth.log &

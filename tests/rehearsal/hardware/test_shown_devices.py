@@ -97,7 +97,9 @@ def test_each_node_has_its_own_beside_the_kernels_classes_and_can_change_none(tm
 def test_a_node_shows_the_hardware_of_its_size_and_none_of_this_machines(tmp_path: Path) -> None:
     async def story() -> None:
         async with lab(tmp_path, 0) as it:
-            await boot(it, "Standard_ND96isr_H100_v5", "Standard_HC44rs")
+            await boot(it, "Standard_ND96isr_H100_v5", "Standard_HC44rs", "Standard_ND40rs_v2")
+            managers = "ps -e -o comm= | grep -c '^nv-fabric' || :"  # of NVSwitches, which V100 do without
+            assert [await output(it, number, managers) for number in range(3)] == ["1\n", "0\n", "0\n"]
             found = await output(
                 it, 0, "ls /sys/bus/pci/devices | wc -l; grep -l 0x0302 /sys/bus/pci/devices/*/class | wc -l"
             )
