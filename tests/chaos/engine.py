@@ -245,6 +245,7 @@ class Engine:
             [JobNode(node.name, node.private_ip, node.slots) for node in chosen],
             size=self.inventory.size,
             remote=remote_id(),
+            rehearsed=True,
         )
 
     def head(self, cluster: Cluster, name: str) -> Any:
