@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +19,7 @@ from playbooks.cli import output
 from playbooks.cli.signals import attached
 from playbooks.cli.task import command, open_from
 from playbooks.nodes.choose import choose_nodes
-from playbooks.nodes.sick import write_checked
+from playbooks.nodes.sick import Verdict, keep_measured, read_checked, write_checked
 from playbooks.project import Stack
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from launch.remote.base.health_records import Look
 
 __all__ = ["check"]
+
+_CANNOT_START = "cannot start "
+"""Of a rank's last words: its program is not on the node (:mod:`launch.remote.base.processes`)."""
 
 
 @command(
@@ -86,7 +91,12 @@ def check(  # noqa: PLR0913, PLR0917  (each is an option)
             chosen, inventory, [node for node in wanted if node.name not in left_out], program, pairs
         )
     report = make_report(inventory.size, wanted, looks, left_out, program, found)
-    write_checked(chosen, report.nodes, **output.plain(report.more))
+    measured = () if found is None else [one.node for one in found.nodes]
+    verdicts = keep_measured(report.nodes, _earlier(chosen), measured, time.time())
+    write_checked(chosen, verdicts, **output.plain(report.more))
+    known = {name: verdicts[name] for name in report.nodes}
+    is_healthy = report.is_healthy and not any(one.slow for one in known.values())
+    report = replace(report, nodes=known, is_healthy=is_healthy)
     if svg is not None and found is not None:
         from playbooks.check.heat_map import heat_map
 
@@ -94,6 +104,14 @@ def check(  # noqa: PLR0913, PLR0917  (each is an option)
     _print(report, chosen, json=json)
     if not report.is_healthy:
         raise Exit(code=1)
+
+
+def _earlier(stack: Stack) -> Mapping[str, Verdict]:
+    """Return the verdicts of the check before this one; none where they do not count any more."""
+    try:
+        return read_checked(stack, time.time())
+    except InputError:
+        return {}
 
 
 def _print(report: CheckReport, stack: Stack, *, json: bool) -> None:
@@ -151,6 +169,11 @@ def _measure(
             nonlocal rounds
             rounds += 1
             measured = jobs.measure(groups)
+            if all(one.gbs is None for one in measured) and _CANNOT_START in measured[0].problem:
+                remedy = (
+                    "give --by mpi, which needs an MPI alone" if program.name != "mpi" else "install an MPI"
+                )
+                raise InputError("--by", program.name, f"cannot measure: {measured[0].problem}", remedy)
             output.progress(f"round {rounds}: {_round(measured)}")
             return measured
 

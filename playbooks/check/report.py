@@ -68,7 +68,8 @@ def _verdict(node: Node, seen: Look | Exception, bandwidth: NodeBandwidth | None
         words.append(bandwidth.verdict)
         reasons.append(bandwidth.reason)
     worst = next((word for word in _ORDER if word in words), "healthy")
-    return Verdict(node.instance_id, worst, tuple(reasons), findings)  # type: ignore[arg-type]
+    slow = bandwidth.verdict if bandwidth is not None and bandwidth.verdict in ("suspect", "sick") else ""
+    return Verdict(node.instance_id, worst, tuple(reasons), findings, slow)  # type: ignore[arg-type]
 
 
 def _line(one: Finding) -> str:

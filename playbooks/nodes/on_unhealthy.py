@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from infra.inventory import Inventory, Node
 from launch.errors import InputError
 from launch.nodeset import fold
+from launch.numbers import counted
 from playbooks.cli import output
 from playbooks.project import Stack
 
@@ -69,6 +70,7 @@ def with_healthy_nodes(
         why = f"all {len(nodes)} break {', '.join(shared)}, as new ones of the same image may"
         notice = f"no node is replaced: {why}; `fab replace --sick` replaces them nevertheless"
         return inventory, nodes, (notice,)
+    _refuse_losses(stack, inventory, found)
     names = [node.name for node in nodes]
     for sick in found:
         output.progress(f"{sick.node.name} is replaced before the job: {sick}")
@@ -78,6 +80,20 @@ def with_healthy_nodes(
         inventory = stack.saved()
     chosen = [node for node in inventory.nodes if node.name in names]
     return inventory, chosen, ()
+
+
+def _refuse_losses(stack: Stack, inventory: Inventory, found: Sequence[Sick]) -> None:
+    """Raise :class:`~launch.errors.InputError` for a node with files of jobs that nobody has collected."""
+    from playbooks.nodes.busy import uses
+
+    used = uses(stack, inventory) if found else {}
+    for sick in found:
+        files = used[sick.node.name].uncollected
+        if files:
+            held = f"has files of {counted(len(files), 'job')}, not collected"
+            problem = f"{sick.node.name} is sick ({sick}) and {held}"
+            remedy = f"`fab collect {files[0]}`, or give them up with `fab replace {sick.node.instance_id}`"
+            raise InputError("--on-unhealthy", "replace", problem, remedy)
 
 
 def _shared_rules(found: Sequence[Sick], nodes: int) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,7 +18,7 @@ from playbooks.project import Stack
 if TYPE_CHECKING:
     from launch.remote.base.health_records import Finding, Look
 
-__all__ = ["Sick", "Verdict", "examine", "read_checked", "sick_nodes", "write_checked"]
+__all__ = ["Sick", "Verdict", "examine", "keep_measured", "read_checked", "sick_nodes", "write_checked"]
 
 LONGEST_S = 24 * 3600.0
 """Age from which on a check says nothing of the nodes of now."""
@@ -33,6 +33,10 @@ class Verdict:
     reasons: tuple[str, ...] = ()
     """Why it is not healthy, like ``41 % of its peers' bandwidth in 6 of 6 pairs``."""
     findings: tuple[Finding, ...] = ()
+    slow: Literal["", "suspect", "sick"] = ""
+    """What its bandwidth alone makes it; the last of the reasons is that, then."""
+    measured_at: float = 0.0
+    """When that was measured, in Unix time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,45 @@ def read_checked(stack: Stack, now: float) -> Mapping[str, Verdict]:
     if age > LONGEST_S:
         raise InputError("the last check", str(path), f"is {age / 3600:.0f} hours old", remedy)
     return verdicts
+
+
+_EARLIER = ", by an earlier check"
+_ORDER = ("sick", "suspect", "unknown", "healthy")
+
+
+def keep_measured(
+    verdicts: Mapping[str, Verdict], earlier: Mapping[str, Verdict], measured: Collection[str], now: float
+) -> dict[str, Verdict]:
+    """Return the verdicts of a check, and of what was measured before it what it did not measure again.
+
+    A look sees no bandwidth: without this, a node that was found slow would pass for healthy by the next look
+    at it, or at another.
+
+    >>> slow = Verdict(1, "sick", ("41 %",), slow="sick", measured_at=10.0)
+    >>> keep_measured({"a": Verdict(1, "healthy")}, {"a": slow}, (), 20.0)["a"].reasons
+    ('41 %, by an earlier check',)
+    >>> keep_measured({"a": Verdict(1, "healthy")}, {"a": slow}, ("a",), 20.0)["a"].verdict
+    'healthy'
+    """
+    kept = {
+        name: replace(one, measured_at=one.measured_at or now) if one.slow else one
+        for name, one in verdicts.items()
+    }
+    for name, before in earlier.items():
+        if not before.slow or name in measured or now - before.measured_at > LONGEST_S:
+            continue
+        reason = before.reasons[-1].removesuffix(_EARLIER) + _EARLIER
+        found = kept.get(name, replace(before, verdict="healthy", reasons=(), findings=()))
+        if found.instance_id == before.instance_id:
+            worst = min(found.verdict, before.slow, key=_ORDER.index)
+            kept[name] = replace(
+                found,
+                verdict=worst,
+                reasons=(*found.reasons, reason),
+                slow=before.slow,
+                measured_at=before.measured_at,
+            )
+    return kept
 
 
 def examine(

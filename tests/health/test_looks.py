@@ -108,3 +108,9 @@ def test_a_new_node_with_a_broken_device_is_not_ready(healed: Workplace) -> None
     assert waited.status != 0
     assert "node000001: GPU 0 at 0001:00:00.0: " in waited.err
     assert "`fab replace 1`" in waited.err
+
+
+def test_a_deep_check_without_nccls_tests_names_the_other_measure(healed: Workplace) -> None:
+    ran = healed.fab("check", "--deep", status=2)
+    assert "--by = 'nccl': cannot measure: " in ran.err
+    assert "give --by mpi, which needs an MPI alone" in ran.err

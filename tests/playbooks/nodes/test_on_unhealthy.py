@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from infra.inventory import Inventory, Node
+from infra.scale_plan import Use
 from launch.errors import InputError, RetryError
 from playbooks import ns
-from playbooks.nodes import sick
+from playbooks.nodes import busy, sick
 from playbooks.nodes.on_unhealthy import Replacement, on_unhealthy_flag, with_healthy_nodes
 from playbooks.nodes.sick import Sick
 from playbooks.project import Stack
@@ -31,9 +32,11 @@ class Cluster:
         self.env: Mapping[str, str] = {}
         self.replaced: list[str] = []
         self.rules: Sequence[str] = ()
+        self.uncollected: dict[str, tuple[str, ...]] = {}
         self.stack = Stack("dev", Path("/nowhere"), {})
         monkeypatch.setattr(Stack, "saved", lambda _: self.inventory)
         monkeypatch.setattr(sick, "examine", self.examine)
+        monkeypatch.setattr(busy, "uses", self.uses)
         monkeypatch.setattr(Replacement, "replace", self.replace)
 
     @property
@@ -49,6 +52,9 @@ class Cluster:
             for one in nodes
             if one.instance_id in self.unhealthy
         ], {}
+
+    def uses(self, *_: object) -> dict[str, Use]:
+        return {one.name: Use((), uncollected=self.uncollected.get(one.name, ())) for one in self.nodes}
 
     def replace(self, _: Stack, name: str) -> list[str]:
         self.replaced.append(name)
@@ -133,3 +139,13 @@ def test_another_word_is_refused() -> None:
 def test_the_tasks_replace_as_fab_replace_does() -> None:
     assert "replace" in ns.task_names
     assert Replacement.replace is replace_node
+
+
+def test_a_node_with_files_that_nobody_has_collected_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, unhealthy=(1,))
+    cluster.uncollected = {"node000001": ("train-1", "train-2")}
+    with pytest.raises(
+        InputError, match=r"has files of 2 jobs, not collected; `fab collect train-1`, or .* 1`"
+    ):
+        cluster.chosen(0, 1)
+    assert cluster.replaced == []

@@ -12,7 +12,15 @@ import pytest
 from infra.inventory import KNOWN_HOSTS_FILE, Inventory, Node
 from launch.errors import InputError, NodeUnreachable
 from launch.remote.base.health_records import Finding, Look
-from playbooks.nodes.sick import Sick, Verdict, examine, read_checked, sick_nodes, write_checked
+from playbooks.nodes.sick import (
+    Sick,
+    Verdict,
+    examine,
+    keep_measured,
+    read_checked,
+    sick_nodes,
+    write_checked,
+)
 from playbooks.project import Stack
 
 NODES = tuple(Node(f"node00000{n}", n, "", "", 0, 8, "running") for n in range(4))
@@ -121,3 +129,28 @@ def test_the_nodes_are_looked_at_and_those_that_do_not_answer_are_named(
 def test_a_job_without_infiniband_minds_no_port(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("playbooks.nodes.look.look", lambda *_: {"node000000": look(finding())})
     assert examine(stack, INVENTORY, NODES[:1], {}, {"NCCL_IB_DISABLE": "1"}) == ([], {})
+
+
+def test_a_look_does_not_clear_a_node_that_was_measured_as_slow() -> None:
+    slow = {"node000001": Verdict(1, "sick", ("41 %",), slow="sick", measured_at=1000.0)}
+    looked = {"node000000": Verdict(0, "healthy"), "node000001": Verdict(1, "suspect", ("warm",))}
+    kept = keep_measured(looked, slow, (), 2000.0)
+    assert kept["node000001"].verdict == "sick"
+    assert kept["node000001"].reasons == ("warm", "41 %, by an earlier check")
+    again = keep_measured({"node000000": Verdict(0, "healthy")}, kept, (), 3000.0)
+    assert again["node000001"].reasons == ("41 %, by an earlier check",)
+    assert again["node000001"].measured_at == 1000.0, "a look renews no measurement"
+
+
+def test_a_measurement_a_replacement_and_a_day_end_what_was_measured() -> None:
+    slow = {"node000001": Verdict(1, "sick", ("41 %",), slow="sick", measured_at=1000.0)}
+    healthy = {"node000001": Verdict(1, "healthy")}
+    assert keep_measured(healthy, slow, ("node000001",), 2000.0) == healthy
+    assert keep_measured(healthy, slow, (), 1001.0 + 24 * 3600) == healthy
+    fresh = {"node000001": Verdict(7, "healthy")}
+    assert keep_measured(fresh, slow, (), 2000.0) == fresh
+
+
+def test_a_slow_verdict_has_the_time_of_its_check() -> None:
+    found = {"node000001": Verdict(1, "sick", ("41 %",), slow="sick")}
+    assert keep_measured(found, {}, ("node000001",), 2000.0)["node000001"].measured_at == 2000.0
