@@ -71,7 +71,7 @@ class Rehearsed:
         """Runs a job in an image to its end."""
         spec = JobSpec(name="t", snapshot=self.snapshot, **options)
         chosen = [JobNode(node.name, node.private_ip, node.slots) for node in self.inventory.nodes]
-        made = plan(spec, chosen, size=self.inventory.size, remote=remote_id())
+        made = plan(spec, chosen, size=self.inventory.size, remote=remote_id(), rehearsed=True)
         made = replace(made, runs_in=record("charliecloud", image))
         events: list[Event] = []
         with Cluster(self.inventory, self.folder) as cluster:
