@@ -15,7 +15,7 @@ from launch.host import Host
 from launch.nodeset import fold
 from launch.promise import promise_of
 from launch.remote.base import frames, timing
-from launch.remote.node.health_gate import read_look
+from launch.remote.node.health_gate import finding_text, read_look
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
 
@@ -82,7 +82,7 @@ def errors_of(looks: Mapping[str, Look | Exception], nodes: Mapping[str, int]) -
     for name, answer in looks.items():
         errors = [] if isinstance(answer, Exception) else _at_level(answer, "error")
         if errors:
-            text = "; ".join(f"{_in_words(one)}; {one['remedy']}" for one in errors)
+            text = "; ".join(map(finding_text, errors))
             text = text.replace("`fab replace` the node", f"`fab replace {nodes[name]}`")
             found[name] = ReplaceNodeError(
                 name, text.replace("`fab replace` it", f"`fab replace {nodes[name]}`")
@@ -96,7 +96,7 @@ def finding_lines(looks: Mapping[str, Look | Exception]) -> list[str]:
     for name, answer in looks.items():
         for one in () if isinstance(answer, Exception) else answer["findings"]:
             if one["level"] != "error":
-                nodes.setdefault(f"{one['level']}: {_in_words(one)}; {one['remedy']}", []).append(name)
+                nodes.setdefault(f"{one['level']}: {finding_text(one)}", []).append(name)
     return [f"{fold(names)}: {line}" for line, names in nodes.items()]
 
 
@@ -112,9 +112,3 @@ def is_passing(look: Look | Exception) -> bool:
 
 def _at_level(look: Look, level: str) -> list[Finding]:
     return [one for one in look["findings"] if one["level"] == level]
-
-
-def _in_words(finding: Finding) -> str:
-    return (
-        f"{finding['subject']}: {finding['measured']}; expected: {finding['expected']} ({finding['source']})"
-    )

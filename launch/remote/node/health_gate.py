@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from launch.remote.base.health_records import Finding, Findings, Look
     from launch.remote.base.payloads import RunnerSpec
 
-__all__ = ["check", "read_look", "refusals", "without_infiniband"]
+__all__ = ["check", "finding_text", "read_look", "refusals", "without_infiniband"]
 
 _MAIN = os.path.dirname(os.path.dirname(__file__)) + "/__main__.py"
 _ANYWAY = "`--health warn` starts the job anyway"
@@ -71,11 +71,14 @@ def without_infiniband(found: list[Finding], env: Mapping[str, str]) -> list[Fin
     return [{**one, "level": "warning"} if one["rule"].startswith("ib-") else one for one in found]
 
 
+def finding_text(one: Finding) -> str:
+    """Return a finding in words, with its remedy."""
+    return (
+        f"{one['subject']}: {one['measured']}; expected: {one['expected']} ({one['source']}); {one['remedy']}"
+    )
+
+
 def refusals(found: list[Finding]) -> list[str]:
     """Return the reasons not to start ranks on this node; none without errors."""
-    reasons = [
-        f"{one['subject']}: {one['measured']}; expected: {one['expected']} ({one['source']}); {one['remedy']}"
-        for one in found
-        if one["level"] == "error"
-    ]
+    reasons = [finding_text(one) for one in found if one["level"] == "error"]
     return [*reasons, _ANYWAY] if reasons else []

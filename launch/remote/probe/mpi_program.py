@@ -12,12 +12,12 @@ import shutil
 import sys
 from typing import Union
 
-__all__ = ["main", "open_mpi"]
+__all__ = ["STATUS_BYTES", "main", "open_mpi"]
 
 Handle = Union[ctypes.c_int, ctypes.c_void_p]  # noqa: UP007  (evaluated by Python 3.8)
 _BYTES = 1 << 20
 _CLASS = "/sys/class/infiniband"
-_STATUS_BYTES = 64
+STATUS_BYTES = 64
 """At least the size of an MPI_Status, of which the largest, MPICH's, has 20 bytes."""
 
 
@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> int:
     mpi.MPI_Comm_rank(world, ctypes.byref(rank))
     mpi.MPI_Comm_size(world, ctypes.byref(size))
     sent, received = ctypes.create_string_buffer(_BYTES), ctypes.create_string_buffer(_BYTES)
-    status = ctypes.create_string_buffer(_STATUS_BYTES)
+    status = ctypes.create_string_buffer(STATUS_BYTES)
     ctypes.memset(sent, rank.value % 251, _BYTES)
     is_right = True
     for distance in map(int, arguments[1:]):

@@ -9,14 +9,12 @@ import ctypes
 import sys
 import time
 
-from launch.remote.probe.mpi_program import open_mpi
+from launch.remote.probe.mpi_program import STATUS_BYTES, open_mpi
 
 __all__ = ["MARK", "main"]
 
 MARK = "ranklift-ring: "
 """What rank 0's line begins with; GB/s of each node follow."""
-_STATUS_BYTES = 64
-"""More than the largest MPI_Status has, MPICH's with 20."""
 _WINDOW = 4
 """Messages on their way at once: what one waits for, the others use."""
 _WARM_UP = 2
@@ -36,7 +34,7 @@ def main(size: int, seconds: float) -> int:
     received = [ctypes.create_string_buffer(size) for _ in range(_WINDOW)]
     requests = (type(world) * (2 * _WINDOW))()  # handles are all of one type
     each_request = [ctypes.byref(requests, n * ctypes.sizeof(world)) for n in range(2 * _WINDOW)]
-    statuses = ctypes.create_string_buffer(2 * _WINDOW * _STATUS_BYTES)
+    statuses = ctypes.create_string_buffer(2 * _WINDOW * STATUS_BYTES)
 
     def send(count: int) -> float:
         """Send so many windows of messages around; return the seconds that it took all ranks."""

@@ -19,7 +19,7 @@ from launch.remote.base.health_records import Look
 from playbooks.nodes import health, vm_ops
 from playbooks.nodes.health import OWN_MODULES, Health, clocks_off, fate_of, remarks, unfit, wait_for_nodes
 from playbooks.project import Stack
-from tests.playbooks.nodes.some_findings import DOWN, ECC, HOT, looked
+from tests.launch.remote.health.some_findings import DOWN, ECC, HOT, looked
 
 DRAIN = "drained 2026-03-01T09:05:07Z by ann on desk"
 FAILED = {"v1": {"datasource": "DataSourceAzure", "errors": ["('scripts_user', RuntimeError('1 failed'))"]}}

@@ -11,7 +11,7 @@ from launch.errors import NodeUnreachable
 from launch.remote.base import frames
 from launch.remote.node.health_gate import read_look
 from playbooks.nodes.look import _PROGRAM, _code, errors_of, finding_lines, is_passing
-from tests.playbooks.nodes.some_findings import DOWN, ECC, HOT, looked
+from tests.launch.remote.health.some_findings import DOWN, ECC, HOT, looked
 
 if TYPE_CHECKING:
     from launch.remote.base.health_records import Look, Promise

@@ -22,7 +22,7 @@ from playbooks.project import Stack
 from playbooks.pulumi import drift
 from playbooks.stack import converge, status
 from tests.infra.preflight.test_stale import remembered
-from tests.playbooks.nodes.some_findings import DOWN, HOT, looked
+from tests.launch.remote.health.some_findings import DOWN, HOT, looked
 from tests.playbooks.screen import hold, screen
 from tests.playbooks.typed import fake_pulumi
 

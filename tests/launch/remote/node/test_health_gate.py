@@ -9,20 +9,11 @@ from typing import TYPE_CHECKING
 
 from launch.remote.base import frames
 from launch.remote.node.health_gate import read_look, refusals, without_infiniband
+from tests.launch.remote.health.some_findings import DOWN, HOT
 
 if TYPE_CHECKING:
-    from launch.remote.base.health_records import Finding, Look
+    from launch.remote.base.health_records import Look
 
-DOWN: Finding = {
-    "rule": "ib-state",
-    "level": "error",
-    "subject": "mlx5_ib0:1",
-    "measured": "1: DOWN",
-    "expected": "4: ACTIVE",
-    "source": "healthagent",
-    "remedy": "`fab replace` the node",
-}
-HOT: Finding = {**DOWN, "rule": "gpu-temperature", "level": "warning"}
 LIMITED = """\
 import json, os, time
 from launch.remote.node.loop import Loop
