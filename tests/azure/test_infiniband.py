@@ -55,7 +55,7 @@ def test_the_first_days_check_runs_on_a_rehearsal_and_says_so(cluster: Workplace
     )
     ports = [node["rdma_ports"] for node in answers["devices"].values()]
     assert ports[0] == [
-        "mlx5_an0:1 Ethernet, 4: ACTIVE, 100 Gb/sec (4X EDR)",
+        "mlx5_an0:1 Ethernet, 4: ACTIVE, 40 Gb/sec (4X QDR)",
         "mlx5_ib0:1 InfiniBand, 4: ACTIVE, 100 Gb/sec (4X EDR)",
     ]
     assert answers["partial-allocation"]["instances_by_provisioning_state"] == {"Succeeded": 2}
