@@ -7,12 +7,14 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
+
+from tests.coverage_files import remove_torn
 
 PREFIXES = ("AZURE_", "ARM_", "PULUMI_", "RANKLIFT_", "XDG_", "SSH_", "GIT_", "FABRIC_", "INVOKE_", "OMPI_")
 """Variables of the developer's own shell that would change what a test sees."""
@@ -27,6 +29,15 @@ for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
 # How long an example takes says how busy the machine is, not whether the code is right.
 hypothesis.settings.register_profile("ranklift", deadline=None)
 hypothesis.settings.load_profile("ranklift")
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """Runs inside the coverage plugin's own, which combines once all tests have run."""
+    result = yield
+    if session.config.pluginmanager.hasplugin("_cov") and not hasattr(session.config, "workerinput"):
+        remove_torn(session.config.rootpath / ".coverage")
+    return result
 
 
 @pytest.fixture(autouse=True, scope="session")
