@@ -7,7 +7,7 @@ PYTHON_FILES := $(PACKAGES) tests tools bench $(wildcard fabfile.py)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PULUMI_SKIP_UPDATE_CHECK := 1
 
-.PHONY: help setup setup-bench frameworks demo test test-chaos test-frameworks test-frameworks-few azurite test-azure soak test-environments test-environments-few test-data test-data-few test-health test-health-few test-setup test-setup-few check format lock bench-scale bench-fanout bench-launch bench-jobs bench-environments bench-data bench-health clean
+.PHONY: help setup setup-bench frameworks demo test test-chaos test-frameworks test-frameworks-few azurite test-azure test-azure-few soak test-environments test-environments-few test-data test-data-few test-health test-health-few test-setup test-setup-few check format lock bench-scale bench-fanout bench-launch bench-jobs bench-environments bench-data bench-health clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ azurite: ## Microsoft's storage emulator, the rehearsed Azure's blob endpoint; a
 
 test-azure: azurite ## clusters of every form on the rehearsed Azure: request bodies, policies, recipes, scaling, money, faults
 	pytest -m 'not soak' --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/azure
+
+test-azure-few: azurite ## of these, one or a few of each kind
+	pytest -m 'azure and for_every_change' --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/azure
 
 soak: setup ## a hundred clusters made and removed in a row: nothing may be left of any
 	pytest -m soak tests/azure

@@ -60,6 +60,7 @@ def fails(cluster: Workplace, *words: str, say: tuple[str, ...]) -> Ran:
     return ran
 
 
+@pytest.mark.for_every_change
 def test_of_too_few_nodes_those_that_came_are_removed_unless_they_are_to_be_kept(cluster: Workplace) -> None:
     before = booted(cluster)
     with fault(cluster, "allocation", "--after", "2"):
@@ -168,6 +169,7 @@ def wait_until_changing(cluster: Workplace) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.for_every_change
 def test_throttling_is_waited_out(cluster: Workplace) -> None:
     with fault(cluster, "throttle", "--after", "10", "--count", "3"):
         cluster.fab("scale", "3")
@@ -296,6 +298,7 @@ def test_a_clock_that_is_off_is_named(cluster: Workplace) -> None:
     cluster.fab("status")
 
 
+@pytest.mark.for_every_change
 def test_a_subnet_in_use_is_told_with_its_holder_and_down_works_later(cluster: Workplace) -> None:
     """After this nothing is up."""
     with fault(cluster, "subnet"):
@@ -317,6 +320,7 @@ def test_a_name_that_is_still_being_deleted_is_waited_for(workplace: Workplace) 
     workplace.fab("down")
 
 
+@pytest.mark.for_every_change
 def test_a_role_that_azure_does_not_know_everywhere_yet_is_waited_for(workplace: Workplace) -> None:
     workplace.configure(STACK, nodeCount=1, ttlHours=24, idleStopMinutes=30)
     with fault(workplace, "replication", "--count", "2"):

@@ -72,7 +72,10 @@ def wait_until_gone(cluster: Workplace, *gone: int) -> None:
         assert time.monotonic() < deadline
 
 
-@pytest.mark.parametrize("kind", LAUNCHES)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=[pytest.mark.for_every_change] * (kind == "pytorch")) for kind in LAUNCHES],
+)
 def test_a_job_ends_in_time_and_names_the_node_and_runs_again_once_there_is_another(
     cluster: Workplace, kind: str
 ) -> None:

@@ -68,6 +68,7 @@ def kept(workplace: Workplace) -> str:
 GET = "python3 -c 'import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=3).read())' "
 
 
+@pytest.mark.for_every_change
 def test_a_stack_lives_in_a_given_subnet_with_a_kept_account_and_leaves_both_as_they_were(
     workplace: Workplace, hub: str, kept: str, tmp_path: Path
 ) -> None:
@@ -164,6 +165,7 @@ def test_jobs_run_where_the_networks_dns_servers_do_not_know_the_nodes(workplace
     workplace.pulumi("destroy", "--yes", "--skip-preview", "--stack", stack)
 
 
+@pytest.mark.for_every_change
 def test_a_range_that_is_not_the_given_subnets_is_refused_before_anything_is_made(
     workplace: Workplace, hub: str
 ) -> None:

@@ -33,7 +33,10 @@ def cluster(workplace: Workplace) -> Workplace:
     return workplace
 
 
-@pytest.mark.parametrize("task", ["launch.torch", "launch.mpi", "launch.tensorflow"])
+@pytest.mark.parametrize(
+    "task",
+    ["launch.torch", pytest.param("launch.mpi", marks=pytest.mark.for_every_change), "launch.tensorflow"],
+)
 def test_each_nodes_ranks_get_the_devices_of_their_own_node(cluster: Workplace, task: str) -> None:
     found = hcas(cluster.fab(task, "show.py").out)
     assert sorted(found.values()) == ["=mlx5_0:1", "=mlx5_ib0:1"]
@@ -41,6 +44,7 @@ def test_each_nodes_ranks_get_the_devices_of_their_own_node(cluster: Workplace, 
     assert set(given.values()) == {"=mlx5_x"}
 
 
+@pytest.mark.for_every_change
 def test_the_first_days_check_runs_on_a_rehearsal_and_says_so(cluster: Workplace) -> None:
     shown = cluster.fab("check", "--first-day").out
     path = cluster.project / ".ranklift/rehearsal/first-day.json"

@@ -79,6 +79,7 @@ def test_a_plan_for_four_nodes_prints_in_under_three_seconds(nothing: Workplace)
     assert min(took) < PLAN_S, took
 
 
+@pytest.mark.for_every_change
 def test_a_plan_has_prices_and_quotas_and_makes_nothing(nothing: Workplace) -> None:
     found = nothing.fab("plan", "--json").json()
     disk = 15 / 730  # P15, for 256 GiB
@@ -92,6 +93,7 @@ def test_a_plan_has_prices_and_quotas_and_makes_nothing(nothing: Workplace) -> N
     assert nothing.groups() == set()
 
 
+@pytest.mark.for_every_change
 def test_a_quota_that_is_too_small_is_refused_before_the_first_resource(nothing: Workplace) -> None:
     with fault(nothing, "quota"):
         for words in (("plan",), ("plan", "--yes"), ("up",)):
@@ -130,6 +132,7 @@ def test_an_image_that_the_marketplace_does_not_have_any_more_is_refused_too(not
     )
 
 
+@pytest.mark.for_every_change
 def test_a_cluster_above_its_price_is_not_made(nothing: Workplace) -> None:
     nothing.configure(STACK, nodeCount=4, maxPrice=96)
     ran = nothing.fab("up", status=1)
@@ -176,6 +179,7 @@ def test_a_no_at_the_terminal_makes_nothing(nothing: Workplace) -> None:
 # -- while it is there
 
 
+@pytest.mark.for_every_change
 def test_what_is_there_counts_as_there(cluster: Workplace) -> None:
     found = cluster.fab("plan", "--nodes", "3", "--json").json()
     assert (found["there"], found["adding"]) == (2, 1)
@@ -199,6 +203,7 @@ def test_a_plan_says_how_much_of_the_clusters_time_is_left(cluster: Workplace) -
     assert cluster.fab("plan", "--json").json()["hours_left"] is None
 
 
+@pytest.mark.for_every_change
 def test_an_account_names_all_with_its_price(cluster: Workplace) -> None:
     found = cluster.fab("account", "--json").json()
     by_type = {one["type"].rpartition("/")[2]: one for one in found["things"]}

@@ -87,6 +87,7 @@ def refused(cluster: Workplace, *words: str, status: int = 1) -> Ran:
     return ran
 
 
+@pytest.mark.for_every_change
 def test_growing_and_shrinking_leave_the_others_alone_and_no_difference_behind(cluster: Workplace) -> None:
     before = booted(cluster)
     grown = cluster.fab("scale", "6")
@@ -106,6 +107,7 @@ def test_growing_and_shrinking_leave_the_others_alone_and_no_difference_behind(c
     assert set(states(cluster)) == set(before)
 
 
+@pytest.mark.for_every_change
 def test_idle_nodes_go_first_and_one_with_a_job_never(cluster: Workplace) -> None:
     """Which nodes are there differs from test to test: ids only grow."""
     first, second, third, last = sorted(booted(cluster))

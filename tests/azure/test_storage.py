@@ -76,6 +76,7 @@ def allow_operator(cluster: Workplace) -> None:
     cluster.ask("PUT", right, body, version="2022-04-01")
 
 
+@pytest.mark.for_every_change
 def test_a_node_uses_the_programs_container_by_its_own_name_and_trust(cluster: Workplace) -> None:
     assert outputs(cluster)["blobEndpoint"].endswith(".blob.core.windows.net/")
     assert node(cluster, "PUT", "data/shards/0.txt", "brought") == "201  "
@@ -132,6 +133,7 @@ def test_beside_a_cluster_whose_state_was_lost_nothing_is_made(cluster: Workplac
     cluster.fab("status")
 
 
+@pytest.mark.for_every_change
 def test_private_endpoint_and_nfs_server_are_made_and_nothing_differs(cluster: Workplace) -> None:
     cluster.configure(STACK, nodeCount=1, storage="privateEndpoint", nfs="vm", nfsSizeGib=1024)
     cluster.fab("up", "--yes")  # the nodes are made again
@@ -147,6 +149,7 @@ def test_private_endpoint_and_nfs_server_are_made_and_nothing_differs(cluster: W
     assert {"Microsoft.Network/privateEndpoints", "Microsoft.Compute/virtualMachines"} <= kinds
 
 
+@pytest.mark.for_every_change
 def test_with_the_cluster_goes_all_of_its_storage(cluster: Workplace) -> None:
     cluster.fab("down", "--yes")
     assert cluster.groups() == set()
