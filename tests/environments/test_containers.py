@@ -38,7 +38,7 @@ NAMELESS = f"env -i sleep 1000 & {STUBBORN}"
 
 
 def ready(job: object, count: int) -> None:
-    until(lambda: sum(text == "ready" for _, text in lines(job.events)) == count, 40)  # type: ignore[attr-defined]
+    until(lambda: sum(text == "ready" for _, text in lines(job.events)) == count, 120)  # type: ignore[attr-defined]
 
 
 class TestWhatRanksSee:
