@@ -6,7 +6,8 @@ __all__ = ["ARROWS", "FOR_ALL"]
 
 FOR_ALL = {"launch.errors", "launch.nodeset", "launch.numbers"}
 _NODE_ROOMS = (
-    "agent base collect data environment environment.conda head health log mpi node node.runtimes probe store"
+    "agent base collect data environment environment.conda head health log mpi node node.runtimes probe "
+    "sample store"
 )
 _NODE_CODE = {"launch.remote", *(f"launch.remote.{room}" for room in _NODE_ROOMS.split())}
 _STACK = {"infra", "infra.arm", "infra.config", "infra.preflight"}
@@ -179,7 +180,7 @@ ARROWS: dict[str, set[str]] = {
     "launch.remote.node.runtimes": {"launch.remote.base", "launch.remote.mpi", "launch.remote.node"},
     **{
         f"launch.remote.{room}": {"launch.remote.base"}
-        for room in ("agent", "collect", "health", "log", "mpi", "store")
+        for room in ("agent", "collect", "health", "log", "mpi", "sample", "store")
     },
 }
 """Beside itself and ``FOR_ALL``, what a package may import: the longest name that fits a module counts, and a

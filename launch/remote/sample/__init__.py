@@ -1,0 +1,1 @@
+"""What a job's nodes and ranks use and print: sampled beside the ranks, kept on the head, judged."""

@@ -1,0 +1,142 @@
+"""Types of what a job's nodes and ranks use and print, sampled every second while its ranks run.
+
+A runner sends a :class:`Sample`, of whole numbers and text, for frames are bencoded. The head keeps the
+newest of each node and rank as :class:`Live` (samples.json), and the job's course as :class:`History`
+(history.json). Ranks do not import this module.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, TypedDict  # noqa: UP035  (nodes may run Python 3.8)
+
+__all__ = [
+    "AttemptSteps",
+    "GpuSample",
+    "History",
+    "Live",
+    "LiveNode",
+    "LiveRank",
+    "NodeSample",
+    "NodeSeries",
+    "RankSample",
+    "Sample",
+    "Series",
+]
+
+# ruff: noqa: UP006  (these aliases are evaluated)
+Series = List["float | None"]
+"""Means of the history's intervals, the oldest first; None where nothing was sampled."""
+NodeSeries = Dict[str, Series]
+"""Of one node, by name: ``cpu`` (share of all its processors, 0 to 1), ``memory`` (bytes), ``network`` and
+``infiniband`` (bytes each second, both ways together), ``gpu`` (mean utilisation, 0 to 1), ``power`` (W, of
+all its GPUs), and each metric of its ranks under ``metric:NAME``."""
+
+
+class GpuSample(TypedDict):
+    """One GPU, as NVML reports it; -1 for what it does not report."""
+
+    index: int
+    utilisation: int
+    """Percent."""
+    memory_used: int
+    memory_total: int
+    power_mw: int
+    clock_events: int
+    """NVML's mask of the reasons for which its clocks are below what they could be."""
+
+
+class NodeSample(TypedDict):
+    """A node, since the sample before."""
+
+    cpu_permille: int
+    """Of all the node's processors together."""
+    memory_used: int
+    memory_total: int
+    net_rx: int
+    """Bytes each second of the network devices, loopback and IPoIB excepted."""
+    net_tx: int
+    ib_rx: int
+    """Bytes each second of all InfiniBand ports; -1 where the node has none."""
+    ib_tx: int
+    gpus: list[GpuSample]
+
+
+class RankSample(TypedDict):
+    """A rank, since the sample before."""
+
+    rank: int
+    cpu_permille: int
+    """Of one processor, its descendants included: 8 busy threads are 8000."""
+    memory: int
+    """Resident bytes, its descendants included."""
+    silent_ms: int
+    """Since its last output, or since its start."""
+    metrics: dict[str, str]
+    """By name, the last number that the metric's pattern found in its lines; only what is new."""
+
+
+class Sample(TypedDict):
+    """Frame SAMPLE."""
+
+    node: list[NodeSample]
+    """One from one runner of each node, none from the others."""
+    ranks: list[RankSample]
+
+
+class LiveNode(NodeSample):
+    """The newest sample of a node."""
+
+    time: float
+    """When it came, in Unix seconds by the head's clock."""
+
+
+class LiveRank(TypedDict):
+    """The newest sample of a rank."""
+
+    time: float
+    """When it came, in Unix seconds by the head's clock."""
+    node: str
+    cpu_permille: int
+    memory: int
+    silent_since: float
+    """Unix seconds by the head's clock of its last output, or of its start."""
+    metrics: dict[str, float]
+    """By name, the newest value of each."""
+    ended: bool
+
+
+class Live(TypedDict):
+    """samples.json: replaced at most twice a second, and at the end of each launch."""
+
+    time: float
+    attempt: int
+    """0 for the job's first launch."""
+    nodes: dict[str, LiveNode]
+    ranks: dict[str, LiveRank]
+    """By rank, as text."""
+
+
+class AttemptSteps(TypedDict):
+    """The steps of one launch, by the metric ``step`` of the rank that is furthest."""
+
+    attempt: int
+    started: float
+    ended: float | None
+    first_step: float | None
+    """None without such a metric."""
+    first_step_at: float | None
+    last_step: float | None
+    last_step_at: float | None
+    checkpoints: int
+    checkpoint_s: float
+    """Sum of the metric ``checkpoint_s`` of the rank with the lowest number that prints one."""
+
+
+class History(TypedDict):
+    """history.json: the job's course in at most 240 intervals; once these are full, each two become one."""
+
+    start: float
+    """Unix seconds by the head's clock."""
+    interval_s: float
+    nodes: dict[str, NodeSeries]
+    attempts: list[AttemptSteps]
