@@ -1,0 +1,1 @@
+"""What operators see of jobs that run, on rehearsed nodes."""

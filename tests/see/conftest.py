@@ -1,0 +1,38 @@
+"""One rehearsal with one cluster for all files: jobs that run there are watched, and disturbed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.workplace import Workplace
+
+NODES = 4
+
+
+@pytest.fixture(scope="session")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+    """A workplace with a running rehearsal."""
+    made = Workplace(tmp_path_factory.mktemp("see"))
+    made.start(NODES + 2)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="session")
+def cluster(workplace: Workplace) -> Iterator[Workplace]:
+    """Four nodes of Standard_ND40rs_v2."""
+    workplace.configure("rehearsal", nodeCount=NODES)
+    workplace.fab("up", "--stack", "rehearsal")
+    yield workplace
+    workplace.fab("down", "--stack", "rehearsal", "--yes")
+
+
+@pytest.fixture
+def healed(cluster: Workplace) -> Iterator[Workplace]:
+    """That cluster; the faults that the test injects end with it."""
+    yield cluster
+    cluster.fab("rehearsal.fault", "clear")
