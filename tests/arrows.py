@@ -178,9 +178,10 @@ ARROWS: dict[str, set[str]] = {
     "launch.remote.node": {"launch.remote.base", "launch.remote.node.runtimes"},
     "launch.remote.probe": {"launch.remote.base", "launch.remote.log", "launch.remote.mpi"},
     "launch.remote.node.runtimes": {"launch.remote.base", "launch.remote.mpi", "launch.remote.node"},
+    "launch.remote.collect": {"launch.remote.base", "launch.remote.head.runners.node_command"},
     **{
         f"launch.remote.{room}": {"launch.remote.base"}
-        for room in ("agent", "collect", "health", "log", "mpi", "sample", "store")
+        for room in ("agent", "health", "log", "mpi", "sample", "store")
     },
 }
 """Beside itself and ``FOR_ALL``, what a package may import: the longest name that fits a module counts, and a

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints, is_typedd
 
 import pytest
 
-from launch.remote.base import frames, health_records, job_dir, payloads, records
+from launch.remote.base import frames, health_records, job_dir, payloads, phase_records, records
 from launch.remote.head.runners import frame_fields
 from tests.test_architecture import PROJECT, Module, import_graph, is_module, modules, names
 
@@ -64,10 +64,12 @@ def test_both_ends_are_looked_at() -> None:
 @pytest.fixture(scope="module")
 def defined() -> dict[str, Any]:
     """The names of the modules of types."""
-    return {**vars(records), **vars(health_records), **vars(payloads)}
+    return {**vars(records), **vars(health_records), **vars(phase_records), **vars(payloads)}
 
 
-_TYPES = ("launch.remote.base.records", "launch.remote.base.health_records", "launch.remote.base.payloads")
+_TYPES = tuple(
+    f"launch.remote.base.{name}" for name in ("records", "health_records", "payloads", "phase_records")
+)
 
 
 def type_of_frame(name: str, defined: dict[str, Any]) -> Any:

@@ -25,6 +25,7 @@ from launch.remote.base import timing
 from launch.remote.base.files import python_folder
 from launch.remote.base.health_records import ProbeMode, ProbeOrder, Promise
 from launch.remote.base.job_dir import PLAN_VERSION, without_values
+from launch.remote.base.phase_records import Phase
 from launch.remote.base.records import (
     BARE,
     Checks,
@@ -85,6 +86,8 @@ class JobPlan:
     """What the ranks run in; without an id until it is made."""
     data: tuple[DataRecord, ...] = ()
     """Data that was staged for the job."""
+    stages: tuple[Phase, ...] = ()
+    """What was brought to the nodes before the job, in seconds since it is submitted."""
 
     @property
     def python(self) -> str:
@@ -150,6 +153,7 @@ class JobPlan:
             "checks": _checks(spec, self.argv, self.python, self.capability),
             "health": {"mode": spec.health, "promise": self.promise},
             "probe": self.probe,
+            "stages": list(self.stages),
             "setup": spec.setup,
             "output_folders": [name for name, kind in spec.outputs.items() if kind != "uri_file"],
             "services": [given.rank for node in self.nodes for given in node.ranks if given.task in services],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import signal
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from launch.host import Host
     from launch.job.plan import JobPlan
     from launch.job.spec import JobSpec
+    from launch.job.stages import Stages
 
 __all__ = ["Handling", "Identity", "Load", "hand_over", "home_of", "planned_as", "source_text"]
 
@@ -184,10 +185,12 @@ def _run(
 ) -> None:
     from launch.client.events import StateChange
     from launch.client.submit import submit, submit_and_follow
+    from launch.job.stages import Stages
     from playbooks.ssh.connection import Cluster
 
     job, head, remote = planned.id, nodes[0], PurePosixPath(planned.remote).name
     wanted = [snapshot.id for snapshot in load.snapshots]
+    stages = Stages()
     with Cluster(inventory, stack.folder) as cluster, attached(detach):
         host = cluster.host(head)
         printer = EventPrinter(to_stderr=handling.json)
@@ -199,16 +202,10 @@ def _run(
             detach.phase = "over" if is_over else "taken"
             printer(event)
 
-        def bring() -> JobPlan:
-            """Bring data and environment."""
-            detach.phase = "data"
-            staged = bring_data(inventory, nodes, planned, load.staging, host)
-            detach.phase = "environment"
-            return in_environment(stack, inventory, nodes, staged, host, handling.registries)
-
         def start(planned: JobPlan) -> JobState | None:
             remember(stack, job, head.name, remote, taken=False)
             detach.phase = "sent"
+            planned = replace(planned, stages=stages.before_submit())
             if handling.detach:
                 submit(planned, host, wanted)
                 remember(stack, job, head.name, remote)
@@ -220,7 +217,7 @@ def _run(
         try:
             for on_refusal in ("push", "stage", "raise"):
                 try:
-                    ready = ready or bring()
+                    ready = ready or _bring(detach, nodes, planned, load, handling, host, stages)
                     state = start(ready)
                     break
                 except NotPushed:
@@ -228,7 +225,7 @@ def _run(
                         raise
                     forget(stack, job)
                     if on_refusal == "push":
-                        _push(stack, inventory, load, host, nodes, detach)
+                        _push(detach, nodes, load, host, stages)
                     else:
                         ready = None  # data or environment were removed meanwhile: stage again
         except (NodeUnreachable, StepTimeout):
@@ -295,17 +292,38 @@ class _OnSignal:
         return f"job {self.job} continues\n{detached_job_commands(self.stack, self.job)}"
 
 
-def _push(
-    stack: Stack, inventory: Inventory, load: Load, head: Host, nodes: Sequence[Node], detach: _OnSignal
-) -> None:
-    detach.phase = "push"
+def _bring(
+    detach: _OnSignal,
+    nodes: Sequence[Node],
+    planned: JobPlan,
+    load: Load,
+    handling: Handling,
+    head: Host,
+    stages: Stages,
+) -> JobPlan:
+    """Return the plan with its data and its environment, which the nodes hold then."""
+    detach.phase, begun = "data", stages.now()
+    staged = bring_data(detach.inventory, nodes, planned, load.staging, head)
+    if staged is not planned:
+        stages.add("stage-data", begun, sum(one["bytes"] for one in staged.data if one["seconds"]))
+    detach.phase, begun = "environment", stages.now()
+    complete = in_environment(detach.stack, detach.inventory, nodes, staged, head, handling.registries)
+    if complete is not staged:
+        stages.add("stage-environment", begun)
+    return complete
+
+
+def _push(detach: _OnSignal, nodes: Sequence[Node], load: Load, head: Host, stages: Stages) -> None:
+    detach.phase, begun, moved = "push", stages.now(), 0
     for snapshot in load.snapshots:
         try:
-            report = push_to(stack, head, nodes, snapshot)
+            report = push_to(detach.stack, head, nodes, snapshot)
         except ManyNodesError as error:
             raise with_address_age(
-                inventory, ManyNodesError("the push before the job", error.results)
+                detach.inventory, ManyNodesError("the push before the job", error.results)
             ) from None
+        moved += report.bytes_sent
         if snapshot.entries:
             sent = size(report.bytes_sent)
             output.progress(f"snapshot {report.snapshot}: {sent} sent in {report.seconds:.1f} s")
+    stages.add("stage-code", begun, moved)

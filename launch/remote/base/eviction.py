@@ -12,8 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from launch.remote.base.payloads import EvictionNotice
-    from launch.remote.base.records import Notice
+    from launch.remote.base.payloads import EvictionNotice, Notice
 
 __all__ = ["Eviction", "format_evictions", "notice", "stamp", "words"]
 

@@ -39,6 +39,7 @@ __all__ = [
     "MpiAnswer",
     "MpiRequest",
     "Note",
+    "Notice",
     "OfferAnswer",
     "PlanExcerpt",
     "PushHeader",
@@ -138,6 +139,19 @@ class EvictionNotice(TypedDict):
     left_ms: int
     at_once: int
     """0: the job may go on for as long as it can."""
+
+
+class Notice(TypedDict):
+    """Azure's notice that it takes this node: notice.json."""
+
+    id: str
+    type: str
+    node: str
+    not_before: float
+    """Unix seconds by Azure's clock."""
+    deadline: float
+    """Seconds by this node's monotonic clock."""
+    at_once: bool
 
 
 class Note(TypedDict):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Dict, List, Literal, Tuple, TypedDict, Union  # noqa: UP035  (nodes may run Python 3.8)
 
 from launch.remote.base.health_records import HealthCheck, HealthEvent, ProbeEvent, ProbeOrder, Timed
+from launch.remote.base.phase_records import Phase, PhaseEvent
 
 __all__ = [
     "BARE",
@@ -23,7 +24,6 @@ __all__ = [
     "ForRanks",
     "NodeEvent",
     "NodeExit",
-    "Notice",
     "Plan",
     "PlannedNode",
     "PlannedRank",
@@ -178,6 +178,8 @@ class _Plan(ForRanks):
     checks: Checks
     health: HealthCheck
     probe: ProbeOrder
+    stages: list[Phase]
+    """What was brought to the nodes before the job was submitted; missing in plans of older code."""
     setup: str
     output_folders: list[str]
     services: list[int]
@@ -336,7 +338,15 @@ class UploadEvent(Timed):
 
 
 Event = Union[  # noqa: UP007  (evaluated)
-    StateEvent, ExitEvent, FailureEvent, RestartEvent, NodeEvent, HealthEvent, ProbeEvent, UploadEvent
+    StateEvent,
+    ExitEvent,
+    FailureEvent,
+    RestartEvent,
+    NodeEvent,
+    HealthEvent,
+    ProbeEvent,
+    UploadEvent,
+    PhaseEvent,
 ]
 """A line of events.jsonl."""
 
@@ -369,16 +379,3 @@ class QueueEntry(TypedDict):
     holds: bool
     """Whether the job's runners hold the assigned slots."""
     foreign: Taken
-
-
-class Notice(TypedDict):
-    """Azure's notice that it takes this node: notice.json."""
-
-    id: str
-    type: str
-    node: str
-    not_before: float
-    """Unix seconds by Azure's clock."""
-    deadline: float
-    """Seconds by this node's monotonic clock."""
-    at_once: bool

@@ -13,8 +13,8 @@ import time
 
 from launch.remote.base import frames, job_dir, timing
 from launch.remote.base.files import file_in_memory
-from launch.remote.base.node_command import start_on_node
 from launch.remote.base.records import Plan
+from launch.remote.head.runners.node_command import start_on_node
 
 __all__ = ["NODES", "PART", "PIECE", "relay"]
 

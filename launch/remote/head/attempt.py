@@ -198,6 +198,7 @@ class Attempt:
             self._apply(Stop(failure))
         self._open_barrier(now)
         if self._shutdown.has_begun or self._ranks.all_ended:
+            self._events.report_ending()
             self._pool.release_finished()
         if now - self._last_beat >= timing.BEAT_S:
             self._last_beat = now

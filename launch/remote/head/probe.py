@@ -164,3 +164,6 @@ class _ProbeState(JobState):
 
     def set_running(self, port: int, reason: str) -> None:
         """Record nothing: no rank of the job runs."""
+
+    def set_ending(self) -> None:
+        """Record nothing: the probe ends."""

@@ -99,6 +99,11 @@ class RunnerEvents:
             reason = f"continues without {', '.join(names)}" if names else ""
             self._job_state.set_running(self._order.port, reason)
 
+    def report_ending(self) -> None:
+        """Record that the launch ends, unless the job is to wait for slots."""
+        if not self.taken:
+            self._job_state.set_ending()
+
     def _name(self, channel: Channel) -> str:
         return self._ranks.names[channel.node]
 

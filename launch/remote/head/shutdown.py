@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from launch.remote.base import timing
-from launch.remote.base.node_command import start_on_node
 from launch.remote.base.records import Plan
 from launch.remote.head.outcome import Failures, Outcome
+from launch.remote.head.runners.node_command import start_on_node
 from launch.remote.log.writer import last_lines
 
 __all__ = [

@@ -93,6 +93,7 @@ def _end(folder: job_dir.Folder, plan: Plan, state: JobState, result: Outcome) -
     if uploads and result.state != "CANCELLED":
         state.set_uploading(uploads, result)
         event = _upload(folder, plan, uploads)
+        state.set_uploaded(event)
         result.reason = "; ".join(filter(None, (result.reason, _arrival(plan["id"], event))))
     if not uploads:
         queue.leave(plan["id"])
@@ -135,6 +136,7 @@ class _Supervisor:
     def run(self, ready: int) -> Outcome:
         """Return how the job ended; write a byte to ``ready`` once it has a state."""
         plan, state = self._plan, self._state
+        state.record_stages()
         queue.enter(plan)
         given = queue.admit(self._job, plan["port"])
         if given is None:
@@ -175,6 +177,7 @@ class _Supervisor:
             )
             result = self._probe(order)
             if result is None:
+                state.set_probed()
                 with PeriodicUpload(self._folder, plan):
                     result = Attempt(order, state).run()
             if not isinstance(result, Outcome):

@@ -20,8 +20,8 @@ from typing import Callable  # noqa: UP035  (nodes may run Python 3.8)
 
 from launch.remote.base import job_dir, timing
 from launch.remote.base.files import replace_file
-from launch.remote.base.node_command import start_on_node
 from launch.remote.base.records import Plan, UploadEvent, UploadRecord
+from launch.remote.head.runners.node_command import start_on_node
 from launch.remote.log.writer import last_lines
 
 __all__ = ["PeriodicUpload", "no_upload", "note_kept", "upload_outputs"]

@@ -39,6 +39,7 @@ def sample_plan(job: str = "t-1", **fields: Any) -> Plan:
         "checks": {},
         "health": {"mode": "off", "promise": {}},
         "probe": {"mode": "auto", "rehearsal": 0},
+        "stages": [],
         "setup": "",
         "output_folders": [],
         "services": [],

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,6 +19,7 @@ from launch.client import submit
 from launch.client.events import StateChange
 from launch.errors import InputError, ManyNodesError, NodeUnreachable, NotPushed
 from launch.host import Completed
+from launch.remote.base.phase_records import Phase
 from playbooks.cli import output
 from playbooks.jobs import submit as handover
 from playbooks.jobs.location import Place, find_job
@@ -28,8 +30,18 @@ from playbooks.start import OutputFailed
 from tests.playbooks.jobs.test_tables import state
 from tests.playbooks.server import make_key, save_stack
 
-_SPEC = SimpleNamespace(environment=None, runtime="bare")
-PLANNED = cast("Any", SimpleNamespace(id="t-1", remote=".ranklift/remote/abc", spec=_SPEC))
+
+@dataclass(frozen=True)
+class Planned:
+    """The part of a plan that a hand-over reads."""
+
+    id: str = "t-1"
+    remote: str = ".ranklift/remote/abc"
+    spec: object = field(default_factory=lambda: SimpleNamespace(environment=None, runtime="bare"))
+    stages: tuple[Phase, ...] = ()
+
+
+PLANNED = cast("Any", Planned())
 LOAD = Load(cast("Any", SimpleNamespace(id="5", entries=(), notice=None)))
 
 
@@ -95,6 +107,25 @@ def test_a_head_that_took_the_job_is_noted(desk: Desk) -> None:
     desk.submits(lambda *_: None)
     desk.launch()
     assert desk.note() == {"head": "node000000", "remote": "abc"}
+
+
+def test_a_push_before_the_job_is_one_of_its_stages(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    refusals, plans = [NotPushed("node000000", "push first")], list[Planned]()
+    pushed = SimpleNamespace(bytes_sent=1234, snapshot="5", seconds=0.0)
+
+    def submit_or_refuse(planned: Planned, *_: object) -> None:
+        plans.append(planned)
+        if refusals:
+            raise refusals.pop()
+
+    desk.submits(submit_or_refuse)
+    monkeypatch.setattr(handover, "push_to", lambda *_: pushed)
+    desk.launch()
+    first, second = plans
+    assert first.stages == ()
+    (stage,) = second.stages
+    assert (stage["phase"], stage["bytes"], stage["verdict"]) == ("stage-code", 1234, "")
+    assert stage["start"] <= stage["end"] <= 0
 
 
 def test_a_head_that_shows_the_job_has_taken_it_although_it_is_lost_later(desk: Desk) -> None:

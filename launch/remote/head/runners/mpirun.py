@@ -14,9 +14,9 @@ from launch.remote.base import timing
 from launch.remote.base.encryption import CLUSTER_KEY, SharedKey
 from launch.remote.base.files import python_folder
 from launch.remote.base.job_dir import Folder
-from launch.remote.base.node_command import start_on_node
 from launch.remote.base.processes import RUNNER_OF, SIGKILL, SIGTERM, die_with_parent
 from launch.remote.base.records import Plan
+from launch.remote.head.runners.node_command import start_on_node
 from launch.remote.mpi.detect import CannotLaunch, FoundMpi, find_mpi
 from launch.remote.mpi.registry import MPIS, runner_facts
 

@@ -8,10 +8,10 @@ import subprocess
 from collections.abc import Iterator, Mapping
 
 from launch.remote.base import frames, timing
-from launch.remote.base.node_command import start_on_node
 from launch.remote.base.records import Plan
 from launch.remote.head.runners.channel import GOING, GREETED, READY, Channel
 from launch.remote.head.runners.mpirun import Mpirun
+from launch.remote.head.runners.node_command import start_on_node
 from launch.remote.head.runners.runner_spec import runner_spec
 
 __all__ = ["RunnerPool"]

@@ -1,0 +1,46 @@
+"""Types of a job's phases: what it did, from when to when. Ranks do not import it."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+from launch.remote.base.health_records import Timed
+
+__all__ = ["Phase", "PhaseEvent", "PhaseName"]
+
+PhaseName = Literal[
+    "stage-code",
+    "stage-data",
+    "stage-environment",
+    "queue",
+    "probe",
+    "start",
+    "look",
+    "run",
+    "end",
+    "upload",
+]
+"""``start``: the nodes' runners are reached, after a restart's pause; ``look``: the nodes are looked at and
+made ready, to the start of the last rank; ``run``: ranks run; ``end``: from the last rank's end, or the first
+order to end, until nothing of the launch is left."""
+
+
+class Phase(TypedDict):
+    """A phase of a job."""
+
+    phase: PhaseName
+    start: float
+    """Unix seconds by the head's clock; in a plan, seconds since the job was submitted: before it."""
+    end: float
+    bytes: int
+    """That it moved; 0 where it moves none, or none were counted."""
+    verdict: str
+    """Why it did not end as it should; empty where it did."""
+
+
+class PhaseEvent(Phase, Timed):
+    """A phase that has ended."""
+
+    event: Literal["phase"]
+    attempt: int
+    """Of the launch that it belongs to: 0 for the job's first."""
