@@ -14,6 +14,7 @@ from infra.cluster.shared.registry import KINDS
 from infra.cluster.teardown_report import TeardownReport
 from infra.config.bare_image import boot_steps
 from infra.config.cluster_config import ClusterConfig
+from infra.config.replacing import MADE_BY, replacing_settings
 from infra.naming import BACKEND_POOL, is_own_data
 
 __all__ = ["TrainingCluster"]
@@ -29,8 +30,19 @@ class TrainingCluster(pulumi.ComponentResource):
 
     outputs: dict[str, pulumi.Input[object]]
 
-    def __init__(self, stack: str, config: ClusterConfig, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register the cluster of ``stack`` with everything in it."""
+    def __init__(
+        self,
+        stack: str,
+        config: ClusterConfig,
+        opts: pulumi.ResourceOptions | None = None,
+        *,
+        keeps_nodes: bool = True,
+    ) -> None:
+        """Register the cluster of ``stack`` with everything in it.
+
+        With ``keeps_nodes`` later nodes boot by the document of those that the stack has; without it, all
+        nodes are made, and boot by the one of ``config``.
+        """
         own = pulumi.ResourceOptions(transformations=[_without_former_types])
         super().__init__(
             "ranklift:infra:TrainingCluster", stack, None, pulumi.ResourceOptions.merge(opts, own)
@@ -77,6 +89,7 @@ class TrainingCluster(pulumi.ComponentResource):
             frontend.pool_id if frontend else None,
             NodeAccess(_cloud_config(config, cluster, host, folder), authorized_keys, tuple(used)),
             identity,
+            keeps_document=keeps_nodes,
         )
         if identity is not None and (config.ttl_hours is not None or config.idle_stop_minutes is not None):
             from infra.cluster.identity import build_watcher_role
@@ -98,6 +111,7 @@ class TrainingCluster(pulumi.ComponentResource):
             "hostPublicKey": host.public_key,
             "userPrivateKey": secret(user.private_key),
             "clusterPublicKey": cluster.public_key,
+            MADE_BY: replacing_settings(config),
             **more,
         }
         self.register_outputs(self.outputs)

@@ -88,12 +88,17 @@ def build_scale_set(
     pool_id: pulumi.Output[str] | None,
     access: NodeAccess,
     identity: Identity | None = None,
+    *,
+    keeps_document: bool = True,
 ) -> VirtualMachineScaleSet:
     """Make the scale set. A changed ``nodeCount`` changes ``sku.capacity`` alone.
 
     ``customData`` counts only when the set is created: a newer template must neither replace running nodes
     nor make later nodes differ from them. So does the tag with the version of the agent, which is in it.
+    ``keeps_document`` is off in the update that replaces the set: Pulumi (3.232) resets ignored properties
+    inside another one to their old values in the new resource, too.
     """
+    document = ["virtualMachineProfile.osProfile.customData", f'tags["{AGENT_TAG}"]']
     plan = config.image.plan
     return VirtualMachineScaleSet(
         "nodes",
@@ -139,7 +144,7 @@ def build_scale_set(
         opts=pulumi.ResourceOptions.merge(
             place.opts,
             pulumi.ResourceOptions(
-                ignore_changes=["virtualMachineProfile.osProfile.customData", f'tags["{AGENT_TAG}"]'],
+                ignore_changes=document if keeps_document else None,
                 replace_on_changes=[*BY_PROGRAM],
                 delete_before_replace=True,
                 depends_on=list(access.depends_on),

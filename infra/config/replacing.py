@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from images.os_images import GalleryImage
+from infra.config.cluster_config import ClusterConfig
 from infra.config.readers import KEY
 from infra.naming import NFS_TAG
 
-__all__ = ["BY_PROGRAM", "settings_of"]
+__all__ = ["BY_PROGRAM", "MADE_BY", "keeps_nodes", "replacing_settings", "settings_of"]
+
+MADE_BY = "nodesMadeBy"
+"""The stack's output with the :func:`replacing_settings` of its last complete update."""
 
 BY_PROGRAM: Mapping[str, tuple[str, ...]] = {
     "sku.name": ("vmSize",),
@@ -41,6 +46,38 @@ def settings_of(properties: Iterable[str]) -> frozenset[str]:
         if _under(changed, path) or _under(path, changed)
         for setting in settings
     )
+
+
+def replacing_settings(config: ClusterConfig) -> dict[str, str]:
+    """Return the value of each setting whose change replaces all nodes; empty for one that is not set."""
+    image = config.image
+    return {
+        "adminUser": config.admin_user,
+        "computerNamePrefix": config.computer_name_prefix,
+        "ephemeralOsDisk": str(config.ephemeral_os_disk).lower(),
+        "image": image.id if isinstance(image, GalleryImage) else image.urn,
+        "location": config.location,
+        "nfs": config.shared.kind if config.shared else "",
+        "spot": str(config.spot).lower(),
+        "vmSize": config.size.name,
+        "zone": config.zone or "",
+    }
+
+
+def keeps_nodes(outputs: Mapping[str, object], config: ClusterConfig) -> bool:
+    """Return whether an update to ``config`` leaves the nodes of a stack with these outputs as they are.
+
+    A stack without outputs has never been complete: its nodes, if it has any, need not be kept alike. One
+    that was last updated before outputs had :data:`MADE_BY` shows three of the settings.
+    """
+    if not outputs:
+        return False
+    wanted = replacing_settings(config)
+    made_by = outputs.get(MADE_BY)
+    if isinstance(made_by, Mapping):
+        return dict(made_by) == wanted
+    same = all(outputs.get(name) in (None, wanted[name]) for name in ("adminUser", "location", "vmSize"))
+    return same and bool(outputs.get("nfsMount")) == bool(wanted["nfs"])
 
 
 def _under(path: str, prefix: str) -> bool:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from infra.config.replacing import BY_PROGRAM, settings_of
+from infra.config.cluster_config import ClusterConfig
+from infra.config.replacing import BY_PROGRAM, MADE_BY, keeps_nodes, replacing_settings, settings_of
+from infra.config.schema import parse
 from tests.infra.programs import CONFIGURATIONS, Program, programs
 
 SCALE_SET = "azure-native:compute:VirtualMachineScaleSet nodes"
@@ -54,3 +56,60 @@ def test_the_program_asks_for_the_replacement() -> None:
 )
 def test_properties_lead_to_their_settings(properties: list[str], settings: set[str]) -> None:
     assert settings_of(properties) == settings
+
+
+PLAIN = CONFIGURATIONS["v100-plain"]
+CHANGES = {
+    "adminUser": "someone",
+    "computerNamePrefix": "worker",
+    "ephemeralOsDisk": "true",
+    "image": "microsoft-dsvm:ubuntu-hpc:2204-v100:22.04.2026013001",
+    "location": "westeurope",
+    "nfs": "vm",
+    "spot": "true",
+    "vmSize": "Standard_ND96asr_v4",
+    "zone": "2",
+}
+OLDER = {"adminUser": "azureuser", "location": "southcentralus", "vmSize": "Standard_ND40rs_v2"}
+"""What of the outputs of a stack without :data:`MADE_BY` shows how its nodes were made."""
+
+
+def configured(**settings: str) -> ClusterConfig:
+    return parse({f"ranklift:{key}": value for key, value in {**PLAIN, **settings}.items()})
+
+
+def test_the_record_has_every_setting_that_replaces_the_nodes() -> None:
+    everything = [*BY_PROGRAM, "location"]
+    settings = {key.removeprefix("ranklift:") for key in settings_of(everything)}
+    assert set(replacing_settings(configured())) == settings == set(CHANGES)
+
+
+@pytest.mark.parametrize("setting", CHANGES)
+def test_an_update_that_changes_one_makes_the_nodes_again(setting: str) -> None:
+    outputs: dict[str, object] = {**OLDER, MADE_BY: replacing_settings(configured())}
+    assert keeps_nodes(outputs, configured())
+    assert not keeps_nodes(outputs, configured(**{setting: CHANGES[setting]}))
+
+
+def test_an_update_that_changes_others_keeps_them() -> None:
+    outputs = {MADE_BY: replacing_settings(configured())}
+    assert keeps_nodes(outputs, configured(nodeCount="9", ttlHours="4", osDiskGib="512", sshFrom="10.9.8.7"))
+
+
+@pytest.mark.parametrize(
+    ("outputs", "settings", "kept"),
+    [
+        (OLDER, {}, True),
+        (OLDER, {"nodeCount": "5"}, True),
+        (OLDER, {"nfs": "vm"}, False),
+        ({**OLDER, "nfsMount": "10.0.0.5:/export/shared"}, {"nfs": "vm"}, True),
+        ({**OLDER, "nfsMount": "10.0.0.5:/export/shared"}, {}, False),
+        (OLDER, {"adminUser": "someone"}, False),
+        (OLDER, {"vmSize": "Standard_ND96asr_v4"}, False),
+        ({}, {}, False),
+    ],
+)
+def test_a_stack_of_an_earlier_version_keeps_its_nodes_unless_its_outputs_differ(
+    outputs: dict[str, object], settings: dict[str, str], kept: bool
+) -> None:
+    assert keeps_nodes(outputs, configured(**settings)) is kept
