@@ -172,10 +172,10 @@ ARROWS: dict[str, set[str]] = {
     "launch.remote.environment.conda": {"launch.remote.base", "launch.remote.environment"},
     "launch.remote.head": {
         *("launch.remote.base", "launch.remote.head.runners", "launch.remote.log", "launch.remote.mpi"),
-        *("launch.remote.node.runtimes", "launch.remote.probe"),
+        *("launch.remote.node.runtimes", "launch.remote.probe", "launch.remote.sample"),
     },
     "launch.remote.head.runners": {"launch.remote.base", "launch.remote.log", "launch.remote.mpi"},
-    "launch.remote.node": {"launch.remote.base", "launch.remote.node.runtimes"},
+    "launch.remote.node": {"launch.remote.base", "launch.remote.node.runtimes", "launch.remote.sample"},
     "launch.remote.probe": {"launch.remote.base", "launch.remote.log", "launch.remote.mpi"},
     "launch.remote.node.runtimes": {"launch.remote.base", "launch.remote.mpi", "launch.remote.node"},
     "launch.remote.collect": {"launch.remote.base", "launch.remote.head.runners.node_command"},

@@ -11,6 +11,7 @@ import pytest
 
 from launch.remote.base import frames, health_records, job_dir, payloads, phase_records, records
 from launch.remote.head.runners import frame_fields
+from launch.remote.sample import sample_records
 from tests.test_architecture import PROJECT, Module, import_graph, is_module, modules, names
 
 _OF_ANYTHING = re.compile(r"\b([Dd]ict|(Mutable)?Mapping)\[str, Any\]")
@@ -64,11 +65,15 @@ def test_both_ends_are_looked_at() -> None:
 @pytest.fixture(scope="module")
 def defined() -> dict[str, Any]:
     """The names of the modules of types."""
-    return {**vars(records), **vars(health_records), **vars(phase_records), **vars(payloads)}
+    return {
+        **{**vars(records), **vars(health_records), **vars(phase_records), **vars(payloads)},
+        **vars(sample_records),
+    }
 
 
-_TYPES = tuple(
-    f"launch.remote.base.{name}" for name in ("records", "health_records", "payloads", "phase_records")
+_TYPES = (
+    *(f"launch.remote.base.{name}" for name in ("records", "health_records", "payloads", "phase_records")),
+    "launch.remote.sample.sample_records",
 )
 
 
@@ -85,14 +90,15 @@ def type_of_frame(name: str, defined: dict[str, Any]) -> Any:
 
 def samples(kind: Any) -> tuple[object, list[object]]:
     """A value of the type, and some that are not."""
-    if kind is int:
-        return 1, ["1", [1], None]
-    if kind is str:
-        return "a", [1, ["a"], None]
+    if kind in (int, str):
+        return (1, ["1", [1], None]) if kind is int else ("a", [1, ["a"], None])
     if is_typeddict(kind):
         fields = {name: samples(one) for name, one in get_type_hints(kind).items()}
         whole = {name: good for name, (good, _) in fields.items()}
         return whole, [{}, *({**whole, name: bad[0]} for name, (_, bad) in fields.items())]
+    if get_origin(kind) is dict:
+        good_value, bad_values = samples(get_args(kind)[1])
+        return {"a": good_value}, [["a"], *({"a": one} for one in bad_values)]
     first = get_args(kind)[0]
     if get_origin(kind) is Literal:
         return first, ["another", 1]

@@ -173,6 +173,7 @@ class JobPlan:
             "max_restarts": spec.max_restarts,
             "min_nodes": spec.min_nodes,
             "hostfile": self.hostfile,
+            "metrics": dict(spec.metrics),
             "machinefile": self.machinefile,
             "mpirun": {
                 name: {"argv": line.argv, "env": dict(line.env)} for name, line in self.mpirun.items()

@@ -133,6 +133,8 @@ class JobSpec:
     """Seconds the job may take from the moment its turn came."""
     grace_s: float = GRACE_S
     """Seconds between SIGTERM and SIGKILL when the job is ended."""
+    metrics: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    """By name, a pattern with one group for a number in the ranks' lines."""
     max_restarts: int = 0
     """How often the job is launched again on the same nodes after a failure."""
     min_nodes: int | None = None

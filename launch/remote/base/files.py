@@ -8,6 +8,7 @@ import os
 
 __all__ = [
     "FICLONE",
+    "append",
     "expand_home",
     "file_in_memory",
     "hold",
@@ -84,6 +85,16 @@ def write_all(fd: int, data: bytes | memoryview) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(fd, rest) :]
+
+
+def append(fd: int, data: bytes) -> tuple[int, str]:
+    """Append to a log; return the number of bytes that a full disk could not take, and why."""
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+    except OSError as error:
+        return len(data), error.strerror or str(error)
+    return 0, ""
 
 
 def file_in_memory(data: bytes) -> int:

@@ -191,6 +191,8 @@ class RunnerSpec(SlotRequest, ForRanks):
     env: dict[str, str]
     user_env: dict[str, str]
     outputs: list[str]
+    first: int
+    """1 for the runner of the node's first rank, which checks and samples the node."""
     checks: Checks
     health: HealthCheck
     ports: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from launch.remote.base import frames as protocol
 
-__all__ = ["LAST_BYTES", "LastBytes", "Outlet"]
+__all__ = ["LAST_BYTES", "LastBytes", "Outlet", "RecentOutput"]
 
 LAST_BYTES = 4096
 """Bytes of each rank's output that are kept for its last lines."""
@@ -51,6 +51,24 @@ class LastBytes:
     def data(self) -> bytes:
         """At most :data:`LAST_BYTES`: finished lines, then unfinished ones."""
         return (self._lines + b"\n".join(self._begun.values()))[-LAST_BYTES:]
+
+
+class RecentOutput:
+    """The newest output of a rank, for its samples: a rank that prints much costs no more."""
+
+    def __init__(self, now: float) -> None:
+        self.last = now
+        self._new: dict[int, bytes] = {}
+
+    def add(self, stream: int, data: bytes, now: float) -> None:
+        """Keep the end of what a stream has brought."""
+        self.last = now
+        self._new[stream] = (self._new.get(stream, b"") + data[-LAST_BYTES:])[-LAST_BYTES:]
+
+    def take(self) -> dict[int, bytes]:
+        """Return the newest output of each stream since the last call, at most ``LAST_BYTES`` each."""
+        new, self._new = self._new, {}
+        return new
 
 
 class Outlet:

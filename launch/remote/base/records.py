@@ -155,6 +155,8 @@ class ForRanks(TypedDict):
     """1 if the nodes' VM size has InfiniBand."""
     paths: dict[str, str]
     hostfile: str
+    metrics: dict[str, str]
+    """By name, a pattern with one group for the number in ranks' lines."""
 
 
 class _Plan(ForRanks):

@@ -22,6 +22,11 @@ TETHER_S = 2.5 * NODE_SILENT_S
 """Silence of the supervisor after which a runner ends its ranks by itself. Longer than the supervisor waits
 for a runner: the side that can report the reason decides first."""
 
+SAMPLE_S = 1.0
+"""Interval of a runner's samples, and the time from the ranks' start until the first is prepared."""
+SAMPLE_FIRST_S = SAMPLE_S / 4
+"""Time from there to the first sample, whose rates are since then."""
+
 # ---- ssh ----
 
 _SSH_ALIVE_COUNT = 3

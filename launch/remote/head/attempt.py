@@ -56,7 +56,7 @@ _GATHER = 0.02
 then are read in one turn."""
 _MUCH = 16 * 1024
 """Bytes at once that show that a runner has more to send than it could."""
-_OUTPUT = (frames.OUT, frames.NOTE, frames.TAIL, frames.BEAT)
+_OUTPUT = (frames.OUT, frames.NOTE, frames.TAIL, frames.BEAT, frames.SAMPLE)
 
 
 class Attempt:
@@ -135,6 +135,7 @@ class Attempt:
         return mpirun is None or bool(self._losses.silent) or not (mpirun.is_running or self._output.is_open)
 
     def _close(self) -> None:
+        self._events.close_samples()
         if self._pending is not None:
             self._pending.close()
         if self._pool.mpirun is not None and self._pool.mpirun.is_running:
@@ -291,6 +292,7 @@ class Attempt:
     # -- what only a look finds ---------------------------------------------------------------------
 
     def _on_tick(self, now: float) -> None:
+        self._events.write_samples(now)
         if self._pending is not None:
             self._pending.expire(now)
         request = cancel_request(self._order.folder, self._plan["grace_s"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import time
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from launch.remote.base import encryption, frames
 from launch.remote.base.payloads import Hello, RankExit, Ready
@@ -26,6 +26,10 @@ from launch.remote.head.runners.runner_pool import RunnerPool
 from launch.remote.head.shutdown import Shutdown, Stop
 from launch.remote.head.start_barrier import StartBarrier
 from launch.remote.log.writer import LAUNCHER
+
+if TYPE_CHECKING:
+    from launch.remote.sample.recorder import SampleRecorder
+    from launch.remote.sample.sample_records import Sample
 
 __all__ = ["RunnerEvents"]
 
@@ -56,6 +60,7 @@ class RunnerEvents:
         self.health = HealthReport(order)
         self.taken: Taken = {}
         """By node, the slots for which it refused the job, each with its holder."""
+        self._samples: SampleRecorder | None = None
         self._users = set(ranks.node_of).difference(order.plan["services"])
 
     def on_frame(self, channel: Channel, kind: bytes, payload: bytes, now: float) -> Stop | None:
@@ -82,6 +87,8 @@ class RunnerEvents:
             self._on_ready(channel, fields)
         elif kind == frames.HEALTH:
             self.health.on_findings(channel.node, fields)
+        elif kind == frames.SAMPLE:
+            self._on_sample(channel, fields)
         elif kind == frames.STARTED:
             self._ranks.started.update(channel.ranks)
             self.report_running()
@@ -103,6 +110,23 @@ class RunnerEvents:
         """Record that the launch ends, unless the job is to wait for slots."""
         if not self.taken:
             self._job_state.set_ending()
+
+    def write_samples(self, now: float) -> None:
+        """Write what of the samples is due."""
+        if self._samples is not None:
+            self._samples.write_due(now)
+
+    def close_samples(self) -> None:
+        """Write the samples for the last time."""
+        if self._samples is not None:
+            self._samples.close()
+
+    def _on_sample(self, channel: Channel, fields: Sample) -> None:
+        if self._samples is None:
+            from launch.remote.sample.recorder import SampleRecorder  # no job's start waits for it
+
+            self._samples = SampleRecorder(self._order.folder.path, self._order.restarts)
+        self._samples.add(self._name(channel), channel.ranks, fields)
 
     def _name(self, channel: Channel) -> str:
         return self._ranks.names[channel.node]
@@ -126,6 +150,8 @@ class RunnerEvents:
             raise frames.ProtocolError(f"the end of rank {rank}, which has ended or is another runner's")
         channel.ended.add(rank)
         self._ranks.ended[rank] = status
+        if self._samples is not None:
+            self._samples.end_rank(rank)
         record: RankEnd = {
             "rank": rank,
             "node": name,

@@ -8,15 +8,17 @@ import select
 import time
 
 from launch.remote.base import eviction, frames, processes, timing
+from launch.remote.base.files import append
 from launch.remote.base.processes import SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGTERM
-from launch.remote.base.rate_limit import Outlet
+from launch.remote.base.rate_limit import Outlet, RecentOutput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from launch.remote.base.payloads import Hello, RankExit, Stop
+    from launch.remote.base.payloads import Hello, RankExit, RunnerSpec, Started, Stop
     from launch.remote.node.runtimes.container import Container
+    from launch.remote.sample.sampler import Sampler
 
 __all__ = ["NODE", "NO_LOG", "TICK_MS", "Loop", "Process", "open_log", "write_exit"]
 
@@ -47,6 +49,7 @@ class Process:
         """Whether the process still ran when the stop was ordered."""
         self.output = b""
         self.outlet: Outlet | None = None
+        self.recent = RecentOutput(time.monotonic())
 
 
 class Loop:
@@ -71,6 +74,9 @@ class Loop:
         self._rate = self._burst = 0
         self._sent = 0.0
         self._has_room = True
+        self._sampled: RunnerSpec | None = None
+        self._sample_at: float | None = None
+        self._sampler: Sampler | None = None
         self._wake, wake = os.pipe()
         for end in (self._wake, wake, channel_in, channel_out):
             os.set_blocking(end, False)
@@ -143,9 +149,10 @@ class Loop:
         if rank.outlet is None:
             log = f"setup-{os.uname().nodename}" if rank.rank == NODE else f"rank-{rank.rank}"
             rank.outlet = Outlet(rank.rank, log, self._rate, self._burst, now)
-        rank.outlet.logged(*_write_log(rank.log, rank.outlet.gap + data))
+        rank.outlet.logged(*append(rank.log, rank.outlet.gap + data))
         is_let_through = rank.outlet.is_modest and len(self._outgoing) < 2 * _BACKLOG
         rank.outlet.take(stream, data, now, self._has_room or is_let_through)
+        rank.recent.add(stream, data, now)
         if rank.outlet.size >= _CHUNK:
             self._hand_over(at_once=True)
 
@@ -186,6 +193,7 @@ class Loop:
             if rank.rank == NODE:
                 continue
             write_exit(self._exits, rank.rank, rank.status, rank.stopped)
+            self._sample_ended(rank)
             ended: RankExit = {
                 "rank": rank.rank,
                 "status": rank.status,
@@ -226,12 +234,41 @@ class Loop:
         if now - self._looked >= TICK_MS / 1000:
             self._looked = now
             self._look_for_a_notice()
+        if self._sampled is not None and self._sample_at is not None and now >= self._sample_at:
+            self._sample_at = self._take_sample(self._sampled, now)
         if self._tethered and now - self._heard > timing.TETHER_S:
             self._tethered = False
             self.deserted = True
             self.stop(self._grace)
         if self._stop_at is not None and now >= self._stop_at:
             self._signal_all(SIGKILL)
+
+    def _report_started(self, spec: RunnerSpec, pids: list[int]) -> None:
+        """Send STARTED, and samples from then on until the last rank has ended."""
+        started: Started = {"pids": pids}
+        self._send(frames.STARTED, started)
+        self._sampled, self._sample_at = spec, time.monotonic() + timing.SAMPLE_S
+
+    def _take_sample(self, spec: RunnerSpec, now: float) -> float | None:
+        """Send a sample of the ranks that run; return the time of the next, None where no rank runs."""
+        ranks = {rank.rank: rank for rank in self.ranks if rank.rank != NODE and rank.status is None}
+        if not ranks:
+            return None
+        if self._sampler is None:
+            from launch.remote.sample.sampler import Sampler  # no rank's start waits for it
+
+            self._sampler = Sampler(spec, {number: rank.pid for number, rank in ranks.items()}, now)
+        elif self._has_room:  # behind megabytes of output it would be old when it arrives
+            outputs = {number: rank.recent for number, rank in ranks.items()}
+            self._send(frames.SAMPLE, self._sampler.sample(outputs, now))
+        return self._sampler.next_at(now)
+
+    def _sample_ended(self, rank: Process) -> None:
+        if self._sampler is None:
+            return
+        last = self._sampler.last_metrics(rank.rank, rank.recent, time.monotonic())
+        if last is not None:
+            self._send(frames.SAMPLE, last)
 
     def _look_for_a_notice(self) -> None:
         stamp = eviction.stamp()
@@ -338,18 +375,8 @@ def open_log(folder: str, name: str) -> int:
     return os.open(f"{folder}/logs/{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
-def _write_log(fd: int, data: bytes) -> tuple[int, str]:
-    """Append to a log; return the number of bytes that a full disk could not take, and why."""
-    try:
-        while data:
-            data = data[os.write(fd, data) :]
-    except OSError as error:
-        return len(data), error.strerror or str(error)
-    return 0, ""
-
-
 def write_exit(fd: int, rank: int, status: int, stopped: bool) -> None:
     """Write a rank's exit status to its node's record, as one JSON line."""
     flag = "true" if stopped else "false"
     line = f'{{"rank": {rank}, "status": {status}, "stopped": {flag}, "time": {time.time():.3f}}}\n'
-    _write_log(fd, line.encode())
+    append(fd, line.encode())

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from launch.remote.base import payloads
     from launch.remote.base.encryption import SharedKey
-    from launch.remote.base.payloads import Busy, Done, Go, Hello, Ready, RunnerSpec, Started
+    from launch.remote.base.payloads import Busy, Done, Go, Hello, Ready, RunnerSpec
 
 __all__ = ["Runner", "run_node", "run_rank"]
 
@@ -264,8 +264,7 @@ class Runner(Loop):
             pid, out, err = self._spawn(argv, env, expand_home(spec["cwd"]), number)
             self.ranks.append(Process(number, pid, {out: 1, err: 2}, log))
             pids.append(pid)
-        started: Started = {"pids": pids}
-        self._send(frames.STARTED, started)
+        self._report_started(spec, pids)
 
 
 def run_node() -> int:

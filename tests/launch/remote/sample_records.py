@@ -59,6 +59,7 @@ def sample_plan(job: str = "t-1", **fields: Any) -> Plan:
         "max_restarts": 0,
         "min_nodes": None,
         "hostfile": "",
+        "metrics": {},
         "machinefile": "",
         "mpirun": {},
         "nodes": [],

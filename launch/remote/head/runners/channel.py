@@ -32,6 +32,7 @@ _ALLOWED = {
     frames.STARTED: (GOING,),
     frames.EXIT: (GOING, STARTED),  # before STARTED, where a later rank of the node could not be started
     frames.DONE: (GREETED, READY, GOING, STARTED),
+    frames.SAMPLE: (STARTED,),
     frames.EVICTION: _ONCE_GREETED,
     frames.OUT: _ONCE_GREETED,
     frames.NOTE: _ONCE_GREETED,

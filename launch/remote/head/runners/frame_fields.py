@@ -21,6 +21,9 @@ _RANKS = (1 << 31) - 1
 _STATUSES = 255
 _SIGNALS = 127
 _PIDS = 1 << 22
+_WORD = 64
+_METRICS = 32
+_GPUS = 64
 _YEAR_9999 = 253402300799
 _STREAMS = {frames.OUT: (1, 2), frames.TAIL: (0,)}
 
@@ -34,11 +37,28 @@ def _text(value: object) -> bool:
 
 
 def _all(shape: Shape) -> Shape:
-    return lambda value: isinstance(value, list) and len(value) <= _MANY and all(map(shape, value))
+    return _at_most(_MANY, shape)
+
+
+def _at_most(count: int, shape: Shape) -> Shape:
+    return lambda value: isinstance(value, list) and len(value) <= count and all(map(shape, value))
 
 
 def _pair(first: Shape, second: Shape) -> Shape:
     return lambda value: isinstance(value, list) and len(value) == 2 and first(value[0]) and second(value[1])  # noqa: PLR2004
+
+
+def _by_name(shape: Shape) -> Shape:
+    return lambda value: (
+        isinstance(value, dict)
+        and len(value) <= _METRICS
+        and all(map(_word, value))
+        and all(map(shape, value.values()))
+    )
+
+
+def _word(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= _WORD
 
 
 _RANK = _integer(0, _RANKS)
@@ -56,6 +76,24 @@ def _record(shapes: dict[str, Shape]) -> Shape:
     )
 
 
+_KNOWN_OR_NOT = _integer(-1, 1 << 62)
+_GPU = _record(
+    dict.fromkeys(
+        ("index", "utilisation", "memory_used", "memory_total", "power_mw", "clock_events"), _KNOWN_OR_NOT
+    )
+)
+_NODE_SAMPLE = _record(
+    {
+        **dict.fromkeys(("cpu_permille", "memory_used", "memory_total", "net_rx", "net_tx"), _COUNT),
+        **{"ib_rx": _KNOWN_OR_NOT, "ib_tx": _KNOWN_OR_NOT, "gpus": _at_most(_GPUS, _GPU)},
+    }
+)
+_RANK_SAMPLE = _record(
+    {
+        **{"rank": _RANK, "cpu_permille": _COUNT, "memory": _COUNT, "silent_ms": _COUNT},
+        "metrics": _by_name(_word),
+    }
+)
 _SHAPES: dict[bytes, dict[str, Shape]] = {
     frames.HELLO: {
         **{"rank": _RANK_OR_NODE, "local_rank": _RANK_OR_NODE, "node": _text, "pid": _PID},
@@ -79,6 +117,7 @@ _SHAPES: dict[bytes, dict[str, Shape]] = {
             )
         )
     },
+    frames.SAMPLE: {"node": _at_most(1, _NODE_SAMPLE), "ranks": _all(_RANK_SAMPLE)},
     frames.BUSY: {"taken": _all(_pair(_integer(0, _MANY), _text))},
     frames.DONE: {"left": _all(_PID)},
     frames.EVICTION: {"type": _text, "at": _integer(0, _YEAR_9999), "left_ms": _COUNT, "at_once": _FLAG},

@@ -58,6 +58,8 @@ def runner_spec(
         "expand": plan["expand"],
         "python": plan["python"],
         "outputs": plan["output_folders"],
+        "metrics": plan.get("metrics", {}),
+        "first": int(first),
         "checks": plan["checks"] if first else {},
         "health": plan["health"] if first else NOT_CHECKED,
         "ports": sum(1 for one in ranks if one["task"]),

@@ -1,0 +1,106 @@
+"""The files of a launch's samples in the job's folder, written by its supervisor.
+
+samples.json has the newest samples, history.json the job's course. Both together have at most 8 MiB, however
+long the job runs on 300 nodes of eight ranks; a full disk loses samples, never the job.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+
+from launch.remote.base.files import replace_file
+from launch.remote.base.frames import ProtocolError
+from launch.remote.sample import stored_samples
+from launch.remote.sample.history import HistoryRecorder
+from launch.remote.sample.live_samples import LiveSamples
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from launch.remote.sample.sample_records import History, Sample
+
+__all__ = ["SampleRecorder"]
+
+_LIVE_S = 0.5
+"""Shortest time between two versions of samples.json."""
+_GATHER_S = 0.2
+"""Time from the first sample to the file, in which the other nodes' samples come."""
+_HISTORY_S = 10.0
+"""Shortest time between two versions of history.json."""
+_SHARE = 20.0
+"""A file is not written for as many times the time that its last version took: the supervisor has more to do,
+and large files take long."""
+
+
+class SampleRecorder:
+    """Records the samples of launch ``attempt`` in the job's ``folder``."""
+
+    def __init__(self, folder: str, attempt: int) -> None:
+        self._folder = folder
+        self._samples = LiveSamples(attempt)
+        self._history = _history_after(folder, attempt)
+        self._live_at: float | None = None
+        """Time of the next version, by the monotonic clock; None without a change."""
+        self._live_from = 0.0
+        self._history_from = time.monotonic() + _HISTORY_S
+
+    def add(self, node: str, ranks: Collection[int], sample: Sample) -> None:
+        """Record a sample from a runner of these ranks. Raise ProtocolError for one of another rank."""
+        for rank in sample["ranks"]:
+            if rank["rank"] not in ranks:
+                raise ProtocolError(f"a sample of rank {rank['rank']}, which is another runner's")
+        now = time.time()
+        self._samples.add(node, sample, now)
+        self._history.add(node, sample, now)
+        self._note_change()
+
+    def end_rank(self, rank: int) -> None:
+        """Record that a rank has ended."""
+        self._samples.end([rank], time.time())
+        self._note_change()
+
+    def _note_change(self) -> None:
+        if self._live_at is None:
+            self._live_at = max(time.monotonic() + _GATHER_S, self._live_from)
+
+    def write_due(self, now: float) -> None:
+        """Write what is due at ``now``, by the monotonic clock."""
+        if self._live_at is not None and now >= self._live_at:
+            self._live_at = None
+            self._live_from = self._write_live() + _LIVE_S
+        if now >= self._history_from:
+            self._history_from = self._write_history() + _HISTORY_S
+
+    def close(self) -> None:
+        """Write both files at the launch's end."""
+        self._history.end(time.time())
+        self._write_live()
+        self._write_history()
+
+    def _write_live(self) -> float:
+        text = json.dumps(self._samples.live, separators=(",", ":"))
+        return self._write(stored_samples.LIVE, text.encode())
+
+    def _write_history(self) -> float:
+        return self._write(stored_samples.HISTORY, self._history.as_json())
+
+    def _write(self, name: str, data: bytes) -> float:
+        """Replace a file; return the time from which its next version may follow after its interval."""
+        begun = time.monotonic()
+        with suppress(OSError):  # the disk is full, or the folder was removed: the next samples may fit
+            replace_file(f"{self._folder}/{name}", data, outlives_machine=False)
+        ended = time.monotonic()
+        return ended + _SHARE * (ended - begun)
+
+
+def _history_after(folder: str, attempt: int) -> HistoryRecorder:
+    """Return a recorder that goes on after the launches before; without their course, one that begins."""
+    now = time.time()
+    before: History | None = stored_samples.history(folder) if attempt else None
+    try:
+        return HistoryRecorder(attempt, now, before)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return HistoryRecorder(attempt, now)
