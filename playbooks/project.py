@@ -97,6 +97,11 @@ class Stack:
         """The file of the last ``fab check``'s verdicts."""
         return self.folder / "check.json"
 
+    @property
+    def check_lock(self) -> Path:
+        """The file that ``fab check --deep`` locks while it measures."""
+        return self.folder / "check.lock"
+
     def saved(self) -> inventory.Inventory:
         """Return the nodes as they were last saved, without any query.
 
@@ -168,6 +173,7 @@ class Stack:
         shutil.rmtree(self.jobs, ignore_errors=True)
         self.lock_note.unlink(missing_ok=True)
         self.last_check.unlink(missing_ok=True)
+        self.check_lock.unlink(missing_ok=True)
         for remembered in (*self.folder.glob("hashes*.json"), *self.folder.glob("push-*.json")):
             remembered.unlink(missing_ok=True)
         inventory.remove(self.folder)

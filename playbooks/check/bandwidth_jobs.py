@@ -10,9 +10,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from infra.inventory import Inventory
-from launch.errors import NotPushed, RankliftError, StepTimeout
+from launch.errors import NotPushed, RankliftError, RetryError, StepTimeout
 from launch.health.bandwidth_programs import BandwidthProgram
 from launch.health.measurement import Group, Measurement
+from launch.nodeset import fold
+from playbooks.check.alone import JOB_NAME
 from playbooks.jobs.cancel import cancel_job
 from playbooks.jobs.location import forget, remember
 from playbooks.jobs.submit import Identity, home_of, planned_as
@@ -24,12 +26,16 @@ if TYPE_CHECKING:
     from launch.job.plan import JobPlan
     from playbooks.ssh.connection import Cluster
 
-__all__ = ["BandwidthJobs"]
+__all__ = ["BandwidthJobs", "NodesTaken"]
 
 _START_S = 120.0
 """Time for a push of the node code, and for the head's answer."""
 _SUBMITTED_S = 5.0
 """How long an interrupted check waits for heads to confirm the jobs that it has just submitted."""
+
+
+class NodesTaken(RetryError):
+    """Another job got nodes between two rounds: the next measurement would wait for it."""
 
 
 class BandwidthJobs:
@@ -43,10 +49,15 @@ class BandwidthJobs:
         self._rounds = 0
         self._submitted: dict[str, bool] = {}
         """Jobs that have not ended, and whether their head has confirmed them."""
+        self._own: set[str] = set()
+        """All jobs of this check."""
         self._is_over = threading.Event()
 
     def measure(self, groups: Sequence[Group]) -> list[Measurement]:
-        """Measure groups at once; a group whose job fails has the job's reason."""
+        """Measure groups at once; a group whose job fails has the job's reason.
+
+        Raise :class:`NodesTaken`, with no job left, where a job of somebody else's has their nodes.
+        """
         self._rounds += 1
         by_head = {group[0]: (number, group) for number, group in enumerate(groups)}
         limit = self._program.limit_s + _START_S
@@ -59,6 +70,9 @@ class BandwidthJobs:
         )
         if any(isinstance(answer, StepTimeout) for answer in answers.values()):
             self.cancel()
+        taken = next((answer for answer in answers.values() if isinstance(answer, NodesTaken)), None)
+        if taken is not None:
+            raise taken
         measured = []
         for (_, group), answer in zip(by_head.values(), answers.values(), strict=True):
             if isinstance(answer, RankliftError):
@@ -93,7 +107,9 @@ class BandwidthJobs:
         nodes = [self._nodes[name] for name in group]
         host = self._cluster.host(nodes[0])
         spec = self._program.spec(home_of(self._inventory.user), EMPTY.id)
-        spec = dataclasses.replace(spec, name=f"check-{self._rounds}-{number}")  # ids differ in a round
+        spec = dataclasses.replace(
+            spec, name=JOB_NAME.format(round=self._rounds, group=number)
+        )  # ids differ in a round
         planned = planned_as(Identity(), spec, self._inventory.size, nodes)
         try:
             return self._run(planned, group)
@@ -102,7 +118,7 @@ class BandwidthJobs:
             return self._run(planned, group)
 
     def _run(self, planned: JobPlan, group: Group) -> Measurement:
-        from launch.client.events import LogLine
+        from launch.client.events import LogLine, StateChange
         from launch.client.submit import submit_and_follow
         from launch.code.snapshot import EMPTY
 
@@ -116,13 +132,25 @@ class BandwidthJobs:
             if isinstance(event, LogLine):
                 figure = self._program.read(event.data.decode("utf-8", "replace"))
                 figures.extend([] if figure is None else [figure])
+            if isinstance(event, StateChange) and event.state.state == "QUEUED":
+                others = [one for one in event.state.waits_for if one not in self._own]
+                if others:
+                    raise NodesTaken(
+                        f"{fold(group)}: {others[0]} came between two rounds of the check; nothing more was "
+                        "measured: repeat `fab check --deep` when it has ended"
+                    )
 
         if self._is_over.is_set():
             return Measurement(group, None, "the check was interrupted")
         self._submitted[job] = False
+        self._own.add(job)
         remember(self._stack, job, head, remote, taken=False)
         try:
             state = submit_and_follow(planned, self._cluster.host(self._nodes[head]), on_event, [EMPTY.id])
+        except NodesTaken:
+            self._is_over.set()
+            cancel_job(self._stack, self._inventory, job, None)
+            raise
         finally:
             with suppress(KeyError):
                 del self._submitted[job]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from invoke.exceptions import Exit
 from infra.inventory import Inventory, Node
 from launch.errors import InputError
 from launch.nodeset import fold
+from playbooks.check.alone import alone, refuse_beside_check
 from playbooks.check.report import CheckReport, format_search, make_report
 from playbooks.cli import output
 from playbooks.cli.signals import attached
@@ -81,15 +83,15 @@ def check(  # noqa: PLR0913, PLR0917  (each is an option)
     program = program_of(inventory.size, by) if deep else None
     if svg is not None:
         Path(svg).touch()  # a file that cannot be written is noticed before anything is measured
-    looks = look(chosen, inventory, wanted)
     found, left_out = None, dict[str, str]()
-    if program is not None:
-        left_out = _left_out(chosen, inventory, wanted, looks)
-        for line in output.grouped(left_out):
-            output.progress(f"not measured: {line}")
-        found = _measure(
-            chosen, inventory, [node for node in wanted if node.name not in left_out], program, pairs
-        )
+    with nullcontext() if program is None else alone(chosen):
+        looks = look(chosen, inventory, wanted)
+        if program is not None:
+            left_out = _left_out(chosen, inventory, wanted, looks)
+            for line in output.grouped(left_out):
+                output.progress(f"not measured: {line}")
+            measurable = [node for node in wanted if node.name not in left_out]
+            found = _measure(chosen, inventory, measurable, program, pairs)
     report = make_report(inventory.size, wanted, looks, left_out, program, found)
     measured = () if found is None else [one.node for one in found.nodes]
     verdicts = keep_measured(report.nodes, _earlier(chosen), measured, time.time())
@@ -137,6 +139,7 @@ def _left_out(
     from playbooks.nodes.busy import uses
 
     used = uses(stack, inventory)
+    refuse_beside_check(stack, {node.name: used[node.name].jobs for node in nodes})
     reasons: dict[str, str] = {}
     for node in nodes:
         seen, use = looks[node.name], used[node.name]

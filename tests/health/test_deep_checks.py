@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -111,20 +113,56 @@ def test_all_pairs_find_a_slow_path_between_healthy_nodes(shaped: Workplace) -> 
     assert {one["verdict"] for one in found["bandwidth"]["nodes"]} == {"unknown"}
 
 
-def test_ctrl_c_ends_the_jobs_that_measure(shaped: Workplace) -> None:
-    with shaped.begin("check", "--deep", "--pairs") as process:
+@contextmanager
+def in_the_second_round(cluster: Workplace) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+    """A check of all pairs whose second round has begun, and its further output."""
+    with cluster.begin("check", "--deep", "--pairs") as process:
         assert process.stdout is not None
         lines = []
         for line in process.stdout:
             lines.append(line)
             if line.startswith("round 1:"):
-                time.sleep(2)  # the jobs of the second round take longer
-                process.send_signal(signal.SIGINT)
                 break
-        rest = process.stdout.read()
-        assert process.wait() == 130, "".join(lines) + rest
+        else:
+            pytest.fail("".join(lines))
+        time.sleep(2)  # the jobs of the second round take longer
+        yield process, process.stdout
+
+
+def test_ctrl_c_ends_the_jobs_that_measure(shaped: Workplace) -> None:
+    with in_the_second_round(shaped) as (process, output):
+        process.send_signal(signal.SIGINT)
+        rest = output.read()
+        assert process.wait() == 130, rest
     assert "interrupted: ended check-2-" in rest
     assert unfinished(shaped) == []
+
+
+def test_a_second_check_is_refused_while_one_measures(shaped: Workplace) -> None:
+    with in_the_second_round(shaped) as (process, output):
+        refused = shaped.fab("check", "--deep", status=1)
+        assert f"another `fab check --deep` measures it (process {process.pid}, since " in refused.err
+        lock = shaped.project / ".ranklift/rehearsal/check.lock"
+        lock.rename(lock.with_suffix(".aside"))  # as if the first ran on another machine
+        refused = shaped.fab("check", "--deep", status=1)
+        assert "of another `fab check --deep` measures node00000" in refused.err, refused
+        lock.with_suffix(".aside").unlink()
+        process.send_signal(signal.SIGINT)
+        output.read()
+        assert process.wait() == 130
+    assert unfinished(shaped) == []
+
+
+def test_a_job_that_comes_between_two_rounds_ends_the_check_by_its_name(shaped: Workplace) -> None:
+    with in_the_second_round(shaped) as (process, output):
+        job = shaped.fab("launch.torch", "--detach", "--nodes", "2", "--", "sleep", "600").out.split()[0]
+        try:
+            rest = output.read()
+            assert process.wait() == 1, rest
+            assert f"{job} came between two rounds of the check; nothing more was measured" in rest
+            assert unfinished(shaped) == [job]
+        finally:
+            shaped.fab("cancel", job)
 
 
 def test_a_node_with_a_job_is_left_out_and_named(shaped: Workplace) -> None:
