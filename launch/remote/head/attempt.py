@@ -21,6 +21,7 @@ from launch.remote.base.processes import SIGTERM
 from launch.remote.base.records import BARE, Taken
 from launch.remote.head import outcome
 from launch.remote.head.cancel import cancel_request
+from launch.remote.head.health_report import HealthReport
 from launch.remote.head.job_state import JobState, LaunchOrder
 from launch.remote.head.node_loss import GoOn, NodeLoss
 from launch.remote.head.outcome import Outcome
@@ -83,6 +84,11 @@ class Attempt:
         self._mpirun_idle: float | None = None
         """Since when mpirun runs on although every rank has ended."""
         self._has_input = self._is_urgent = self._is_cut_off = False
+
+    @property
+    def health(self) -> HealthReport:
+        """What looks at the nodes found so far."""
+        return self._events.health
 
     def run(self) -> Outcome | Taken:
         """Return how it ended or, where nodes refused it slots, which slots other jobs hold by node."""
@@ -232,7 +238,7 @@ class Attempt:
         if self._barrier.has_opened or self._shutdown.has_begun:
             return
         if self._barrier.is_complete:
-            self._events.health.write()
+            self._events.health.write(self._order.stream)
             self._pool.send_go(self._barrier.open(now))
         elif self._barrier.is_hopeless(now):
             self._apply(Stop())

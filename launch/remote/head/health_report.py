@@ -5,7 +5,7 @@ from __future__ import annotations
 from launch.remote.base import names
 from launch.remote.base.health_records import Finding, Findings
 from launch.remote.head.job_state import LaunchOrder
-from launch.remote.log.writer import LAUNCHER
+from launch.remote.log.writer import LAUNCHER, StreamWriter
 
 __all__ = ["HealthReport"]
 
@@ -24,7 +24,7 @@ class HealthReport:
         mode = self._order.plan["health"]["mode"]
         self._order.folder.event("health", node=self._names[node], mode=mode, findings=fields["findings"])
 
-    def write(self) -> None:
+    def write(self, stream: StreamWriter) -> None:
         """Write what was found to the job's output: a line for each finding, equal ones folded. A restart
         does not repeat them."""
         if self._order.restarts:
@@ -38,4 +38,4 @@ class HealthReport:
                 nodes.setdefault(f"{line}; {one['remedy']}", []).append(node)
         for line, places in nodes.items():
             where = names.fold([self._names[node] for node in places])
-            self._order.stream.write(LAUNCHER, places[0], 2, f"{where}: {line}\n".encode())
+            stream.write(LAUNCHER, places[0], 2, f"{where}: {line}\n".encode())

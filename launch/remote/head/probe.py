@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from launch.remote.base import job_dir
 from launch.remote.base.health_records import ProbeResult, ProbeVerdict
@@ -20,16 +20,29 @@ from launch.remote.probe.probe_plan import Program
 from launch.remote.probe.transport_stream import TransportStream
 from launch.remote.probe.transport_verdict import Verdict
 
-__all__ = ["probe_transport"]
+__all__ = ["Probed", "after_look", "probe_transport"]
 
 _REHEARSAL = "rehearsal"
 """In place of a subject, where nodes are remembered because there is nothing to prove."""
 _NO_FABRIC = "rehearsed nodes have no InfiniBand; --probe runs the probe, which refuses the job there"
 
 
-def probe_transport(order: LaunchOrder, state: JobState) -> Outcome | Taken | None:
-    """Prove the way between the nodes, where that is due; return what keeps the job from its launch, None
-    where nothing does."""
+class Probed(NamedTuple):
+    """What a probe leads to."""
+
+    kept: Outcome | Taken | None
+    """What keeps the job from its launch; None where nothing does."""
+    looked: bool = False
+    """Whether each node was looked at, and may start ranks."""
+
+
+def after_look(order: LaunchOrder) -> LaunchOrder:
+    """Return the order for nodes that this launch has looked at already: a look takes up to 2 s."""
+    return order._replace(plan={**order.plan, "health": {**order.plan["health"], "mode": "off"}})
+
+
+def probe_transport(order: LaunchOrder, state: JobState) -> Probed:
+    """Prove the way between the nodes, where that is due."""
     plan, proven = order.plan, proven_nodes.read()
     programs = probe_plan.programs_of(plan)
     if plan["probe"]["mode"] == "auto":
@@ -45,17 +58,17 @@ def probe_transport(order: LaunchOrder, state: JobState) -> Outcome | Taken | No
             order.folder.event("probe", **_result("omitted", reason=_NO_FABRIC))
             proven_nodes.remember(proven, plan, _REHEARSAL, "")
         if known is not None or subjects == [_REHEARSAL]:
-            return None
+            return Probed(None)
     state.set_probing()
     began, reasons = time.monotonic(), []
     for program in programs:
-        result, verdict = _run(order, state, program)
-        if not isinstance(result, Outcome):
-            return result
         is_first = program is programs[0]
+        result, verdict = _run(order if is_first else after_look(order), state, program)
+        if not isinstance(result, Outcome):
+            return Probed(result)
         if result.state == "CANCELLED" or (is_first and not result.ran):
             result.ran = False  # what kept the probe from its start would keep the job
-            return result
+            return Probed(result)
         if verdict.verdict != "refused" and result.state != "SUCCEEDED":
             verdict = _failed(result, program.name)
         reasons.append(verdict.reason)
@@ -67,10 +80,10 @@ def probe_transport(order: LaunchOrder, state: JobState) -> Outcome | Taken | No
     _record(order, found)
     if verdict.verdict == "proven":
         proven_nodes.remember(proven, plan, probe_plan.subject_of(plan, program), verdict.transport)
-        return None
+        return Probed(None, looked=True)
     if verdict.verdict == "unproven" and plan["probe"]["mode"] == "auto":
-        return None  # nothing speaks against InfiniBand, and no probe fits every framework
-    return _refusal(plan, verdict)
+        return Probed(None, looked=True)  # nothing speaks against InfiniBand; no probe fits every framework
+    return Probed(_refusal(plan, verdict))
 
 
 def _record(order: LaunchOrder, found: ProbeResult) -> None:
@@ -90,7 +103,10 @@ def _run(order: LaunchOrder, state: JobState, program: Program) -> tuple[Outcome
     try:
         port = _free_port(plan["master_addr"])  # connections of the probe may be left on its port
         launched = order._replace(folder=folder, plan=plan, stream=stream, port=port)
-        result = Attempt(launched, _ProbeState(state)).run()
+        attempt = Attempt(launched, _ProbeState(state))
+        result = attempt.run()
+        if isinstance(result, Outcome) and result.ran:
+            attempt.health.write(order.stream)  # the job's own launch does not look again
     finally:
         stream.close()
     ranks = {given["rank"]: node["name"] for node in plan["nodes"] for given in node["ranks"]}
@@ -134,7 +150,8 @@ def _result(verdict: ProbeVerdict, transport: str = "", reason: str = "") -> Pro
 
 
 class _ProbeFolder(job_dir.Folder):
-    """A folder in the job's, with records of its own; the job's cancel request counts."""
+    """A folder in the job's, with records of its own; the job's cancel request counts, and what looks find
+    is the job's."""
 
     def __init__(self, job: job_dir.Folder) -> None:
         super().__init__(os.path.join(job.job, probe_plan.FOLDER))
@@ -145,9 +162,8 @@ class _ProbeFolder(job_dir.Folder):
         return self._of_job.file(name) if name in ("cancel", "job.json") else super().file(name)
 
     def event(self, what: str, **fields: Any) -> None:
-        """Append an event, to the job's where a look refuses it; the job's own look finds all else again."""
-        is_refusal = what == "health" and fields["mode"] == "strict"
-        if is_refusal and any(one["level"] == "error" for one in fields["findings"]):
+        """Append an event, what a look found to the job's."""
+        if what == "health":
             self._of_job.event(what, **fields)
         else:
             super().event(what, **fields)

@@ -175,7 +175,7 @@ class _Supervisor:
             order = LaunchOrder(
                 self._folder, plan, given.slots, given.port, stream, state.restarts, state.deadline
             )
-            result = self._probe(order)
+            result, order = self._probe(order)
             if result is None:
                 state.set_probed()
                 with PeriodicUpload(self._folder, plan):
@@ -201,16 +201,17 @@ class _Supervisor:
                 return ended
             given = queue.readmit(self._job, given.port)
 
-    def _probe(self, order: LaunchOrder) -> Outcome | Taken | None:
-        """Prove the way between the nodes before the first launch; return what keeps the job from it."""
+    def _probe(self, order: LaunchOrder) -> tuple[Outcome | Taken | None, LaunchOrder]:
+        """Prove the way between the nodes before the first launch; return what keeps the job from that, and
+        the order for it."""
         is_wanted = _promises_infiniband(self._plan) and self._plan["probe"]["mode"] != "ranks"
         if self._is_probed or not is_wanted:
-            return None
-        from launch.remote.head.probe import probe_transport  # one job in many needs it
+            return None, order
+        from launch.remote.head.probe import after_look, probe_transport  # one job in many needs it
 
-        kept = probe_transport(order, self._state)
-        self._is_probed = kept is None
-        return kept
+        probed = probe_transport(order, self._state)
+        self._is_probed = probed.kept is None
+        return probed.kept, after_look(order) if probed.looked else order
 
     def _may_restart(self, result: Outcome) -> bool:
         """Return whether a restart may end better: not when the job's time was over, nor when no rank ran."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -244,16 +245,47 @@ def test_who_does_without_infiniband_is_left_alone(nodes: Nodes) -> None:
     assert (state.state, remarks(events), results(nodes, state.job)) == ("SUCCEEDED", "", [])
 
 
+def looks(nodes: Nodes, job: str) -> dict[str, int]:
+    """The number of looks at each node: each finds that this machine lacks what the size promises."""
+    folder = nodes.folder / f"node000000/.ranklift/jobs/{job}"
+    files = (folder / "events.jsonl", folder / "probe/events.jsonl")
+    events = [json.loads(line) for one in files if one.exists() for line in one.read_text().splitlines()]
+    return Counter(one["node"] for one in events if one["event"] == "health")
+
+
 @pytest.mark.parametrize(
-    ("mode", "level", "is_jobs"), [("strict", "error", 1), ("strict", "warning", 0), ("warn", "error", 0)]
+    ("mode", "restarts"), [("on", 0), ("off", 0), ("on", 1)], ids=["probed", "not probed", "restarted"]
 )
-def test_what_a_look_finds_before_a_probe_stands_in_the_jobs_record_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, level: str, is_jobs: int
+def test_a_launch_looks_once_at_each_node(
+    nodes: Nodes, torch: dict[str, str], mode: ProbeMode, restarts: int
 ) -> None:
-    """The job's own look finds again what does not refuse it."""
+    code = "exit $((RANKLIFT_RESTART_COUNT == 0))" if restarts else "true"
+    planned = nodes.plan(shell(code, env=torch, max_restarts=restarts))
+    made = replace(planned, spec=replace(planned.spec, health="warn"), probe={"mode": mode, "rehearsal": 0})
+    events: list[Event] = []
+    state = submit.submit_and_follow(made, nodes.head, events.append)
+    assert state.state == "SUCCEEDED"
+    assert looks(nodes, state.job) == dict.fromkeys(state.nodes, 1 + restarts)
+    assert remarks(events).count("/sys/class/infiniband: none") == 1
+
+
+def test_both_programs_of_a_probe_and_its_job_need_one_look(
+    nodes: Nodes, without_torch: dict[str, str]
+) -> None:
+    planned = nodes.plan(shell("true", env=without_torch))
+    made = replace(planned, spec=replace(planned.spec, health="warn"), probe={"mode": "auto", "rehearsal": 0})
+    state = submit.submit_and_follow(made, nodes.head, lambda _: None)
+    (found,) = results(nodes, state.job)
+    assert "there is no /opt/nccl-tests/build/all_reduce_perf" in found["reason"]
+    assert looks(nodes, state.job) == dict.fromkeys(state.nodes, 1)
+
+
+def test_what_a_look_finds_before_a_probe_stands_in_the_jobs_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     job = Folder("t-1")
     probe = _ProbeFolder(job)
     Path(probe.path).mkdir(parents=True)
-    probe.event("health", node="node000000", mode=mode, findings=[{"level": level}])
-    assert [Path(one.path, "events.jsonl").exists() for one in (job, probe)] == [bool(is_jobs), not is_jobs]
+    probe.event("health", node="node000000", mode="warn", findings=[{"level": "warning"}])
+    assert [Path(one.path, "events.jsonl").exists() for one in (job, probe)] == [True, False]
