@@ -71,6 +71,8 @@ class JobState:
     """While QUEUED: the jobs that hold what this one needs, or come before it."""
     cancelling: bool = False
     """Whether its cancellation was requested, as far as ``fab job`` and ``fab jobs`` know."""
+    uploading: bool = False
+    """Whether its outputs are still sent although it was cancelled, as far as those know."""
 
     @property
     def is_terminal(self) -> bool:
@@ -111,6 +113,7 @@ class JobState:
             place=state.get("place"),
             waits_for=tuple(state.get("waits_for", ())),
             cancelling=state.get("cancelling", False),
+            uploading=bool(state.get("uploading")),
         )
 
 

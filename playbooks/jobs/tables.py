@@ -57,7 +57,7 @@ def job_rows(
     rows = [
         (
             state.job,
-            _standing(state),
+            f"{state.state}, uploading" if state.uploading else _standing(state),
             len(state.nodes),
             state.ranks,
             state.restarts or "",

@@ -146,10 +146,13 @@ def test_a_cancelled_job_keeps_its_nodes_until_its_upload_ends_or_is_cancelled(c
         cluster.fab("cancel", job)
         assert cluster.job(job)["state"]["state"] == "CANCELLED"
         cluster.wait_until_sending("cancelled")
+        assert cluster.job(job)["state"]["reason"].startswith("uploading to https://")
+        assert "CANCELLED, uploading" in cluster.fab("jobs").out
         assert f"it has {job}" in cluster.fab("scale", "1", status=1).err
         assert "its upload was ended" in cluster.fab("cancel", job).out
         (event,) = cluster.uploads(job)
         assert event["errors"] == {name: ["the upload was cancelled"] for name in NODES}
+        assert cluster.job(job)["state"]["reason"] == ""
         cluster.fab("wait", cluster.launch_on_second("after"))
     cluster.fab("upload", job)
     assert "weights-1" in cluster.stored("cancelled")

@@ -246,6 +246,8 @@ class _Passing(TypedDict, total=False):
     """Whether a cancel is pending; in answers alone, not in state.json."""
     pending: End
     """The state to come, while the outputs are uploaded."""
+    uploading: list[str]
+    """Addresses to which a cancelled job's supervisor sends its outputs, as long as that runs."""
 
 
 class State(_Passing):

@@ -134,13 +134,15 @@ class JobState:
         self._write()
         return reason
 
-    def set_ended(self, outcome: Outcome) -> None:
-        """Record the terminal state."""
+    def set_ended(self, outcome: Outcome, uploads: list[UploadRecord] | None = None) -> None:
+        """Record the terminal state; its supervisor sends the outputs of ``uploads`` after that."""
         self._record_failure(outcome)
         self._phases.leave(_verdict(outcome))
         self._state.pop("pending", None)
         self._state.update(self._end_of(outcome))  # type: ignore[typeddict-item]  # its fields are State's
         self._state.update({"place": None, "waits_for": [], "ended": time.time()})
+        if uploads:
+            self._state["uploading"] = [one["url"] for one in uploads]
         self._write()
 
     def _end_of(self, outcome: Outcome) -> End:

@@ -27,16 +27,20 @@ def list_jobs(last: int | None) -> JobListing:
     ended = [state for state in states if state["state"] in job_dir.TERMINAL]
     left_out = 0 if last is None else max(0, len(ended) - last)
     old = {id(state) for state in ended[:left_out]}
-    shown = [
-        _with_cancelling(job_dir.Folder(state["job"]), state) for state in states if id(state) not in old
-    ]
+    shown = [_as_of_now(job_dir.Folder(state["job"]), state) for state in states if id(state) not in old]
     return {"jobs": shown, "left_out": left_out}
 
 
-def _with_cancelling(folder: job_dir.Folder, state: State) -> State:
-    """Return the state with ``cancelling``: whether there is a cancel request and the job has not ended."""
+def _as_of_now(folder: job_dir.Folder, state: State) -> State:
+    """Return the state with ``cancelling``, whether there is a cancel request and the job has not ended, and
+    with ``uploading`` only while the supervisor of a job that was cancelled sends its outputs."""
     cancelling = state["state"] not in job_dir.TERMINAL and os.path.exists(folder.file("cancel"))
-    return {**state, "cancelling": cancelling}
+    now: State = {**state, "cancelling": cancelling}
+    urls = now.pop("uploading", [])
+    if urls and job_dir.is_alive(state["supervisor"]):
+        now["uploading"] = urls
+        now["reason"] = "; ".join(filter(None, (state["reason"], f"uploading to {', '.join(urls)}")))
+    return now
 
 
 def job_report(job: str) -> JobReport:
@@ -51,7 +55,7 @@ def job_report(job: str) -> JobReport:
         elif event.keys() >= _EXIT_FIELDS:
             ends[event["rank"]] = event
     return {
-        "state": _with_cancelling(folder, folder.state()),
+        "state": _as_of_now(folder, folder.state()),
         "plan": {
             "command": plan["command"],
             "environment": plan.get("environment", BARE),

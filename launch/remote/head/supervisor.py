@@ -97,7 +97,7 @@ def _end(folder: job_dir.Folder, plan: Plan, state: JobState, result: Outcome) -
         result.reason = "; ".join(filter(None, (result.reason, _arrival(plan["id"], event))))
     if not uploads:
         queue.leave(plan["id"])
-    state.set_ended(result)
+    state.set_ended(result, uploads if event is None else None)
     if uploads:
         note_kept(plan["id"], uploads, event or _upload(folder, plan, uploads))
 

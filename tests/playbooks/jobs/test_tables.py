@@ -144,6 +144,13 @@ def test_a_job_that_is_being_cancelled_says_so() -> None:
     assert "state     RUNNING, being cancelled\n" in job_text(replace(REPORT, state=ending))
 
 
+def test_a_cancelled_job_that_still_sends_its_outputs_says_so() -> None:
+    sending = state("t-2", "CANCELLED", reason="uploading to https://h/results/t-2", uploading=True)
+    assert job_rows([sending], now=at(10))[1][0][1] == "CANCELLED, uploading"
+    shown = job_text(replace(REPORT, state=sending))
+    assert "state     CANCELLED: uploading to https://h/results/t-2\n" in shown
+
+
 def test_what_a_job_took_is_counted_to_when_its_head_answered() -> None:
     """Another node may be silent for many seconds after that."""
     jobs = [state("t-1", "RUNNING"), state("t-2", "RUNNING")]

@@ -106,6 +106,12 @@ def test_nothing_is_pending_once_the_upload_has_ended(job: Job) -> None:
     assert "pending" not in job.end("SUCCEEDED")
 
 
+def test_a_cancelled_job_has_ended_before_its_upload_whose_addresses_its_record_has(job: Job) -> None:
+    ended = job.end("CANCELLED")
+    assert job.seen == [("CANCELLED", "")]
+    assert ended["uploading"] == [URL]
+
+
 def test_a_cancel_ends_the_upload_of_a_cancelled_job(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     def upload(*given: Any) -> UploadEvent:
         is_cancelled = given[3]

@@ -50,6 +50,19 @@ class TestListing:
         found = query.list_jobs(1)
         assert [state["state"] for state in found["jobs"]] == ["LOST"]
 
+    def test_a_cancelled_job_uploads_as_long_as_its_supervisor_runs(self) -> None:
+        urls = ["https://h/results/a", "https://h/model"]
+        alive = job_dir.identity(os.getpid())
+        made("a", "CANCELLED", 1.0, supervisor=alive, uploading=urls, reason="cancelled by me")
+        made("b", "CANCELLED", 2.0, supervisor=NOBODY, uploading=urls, reason="")
+        made("c", "CANCELLED", 3.0, supervisor=alive, reason="")
+        found = {
+            state["job"]: (state["reason"], state.get("uploading")) for state in query.list_jobs(None)["jobs"]
+        }
+        words = "cancelled by me; uploading to https://h/results/a, https://h/model"
+        assert found == {"a": (words, urls), "b": ("", None), "c": ("", None)}
+        assert query.job_report("a")["state"]["reason"] == words
+
     def test_a_job_with_a_cancel_request_is_cancelling_until_it_has_ended(self) -> None:
         alive = job_dir.identity(os.getpid())
         for name, state in (("a", "RUNNING"), ("b", "RUNNING"), ("c", "CANCELLED")):
