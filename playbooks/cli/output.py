@@ -17,7 +17,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
@@ -33,6 +33,7 @@ __all__ = [
     "age",
     "as_json",
     "ask",
+    "cell_width",
     "clear",
     "command",
     "error",
@@ -66,11 +67,9 @@ def ask(question: str) -> bool | None:
     """Return whether the user at the terminal answers yes; None where there is no terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return None
-    try:
-        answer = input(f"{question} [y/N] ")
-    except EOFError:
-        return False
-    return answer.strip().lower() in ("y", "yes")
+    with suppress(EOFError):
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    return False
 
 
 def progress(text: str) -> None:
@@ -165,6 +164,13 @@ def table(
     # rich pads lines with spaces.
     lines = (re.sub(r" +(\x1b\[0m)?$", r"\1", line.rstrip()) for line in captured.get().splitlines())
     _write(sys.stdout, "".join(f"{line}\n" for line in lines if line))
+
+
+def cell_width(text: str) -> int:
+    """Return how many cells of a terminal's line the text takes."""
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def clear() -> None:
