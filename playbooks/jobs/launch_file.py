@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from launch.job.plan import JobPlan
     from launch.jobfile import Flags, JobFile
 
-__all__ = ["launch_file"]
+__all__ = ["LaunchOptions", "launch_file", "launch_job", "launch_options", "load_of", "read_job_file"]
 
 _HELP = {
     "file": "the job file; paths in it are relative to its folder",
@@ -111,11 +111,11 @@ def launch_file(  # noqa: PLR0913, PLR0917
 
     The exit status is the job's. Ctrl-C leaves the job running and prints how to follow and end it.
     """
-    from launch.jobfile import Data, Flags, wanted_environment, with_assets
+    from launch.jobfile import Flags, wanted_environment, with_assets
 
     chosen = open_from(context, stack)
     inventory = chosen.saved()
-    read = _read(file, set or ())  # refuses what is not a path
+    read = read_job_file(file, set or ())  # refuses what is not a path
     folders = [Path(file).expanduser().absolute().parent, Path.cwd(), chosen.project]
     job = with_assets(read, folders)
     given = {"requirements": requirements, "conda": conda, "image": image, "environment": environment}
@@ -139,16 +139,12 @@ def launch_file(  # noqa: PLR0913, PLR0917
     handling = Handling(detach, json, dry_run, cancel_on_interrupt, registries_flag(registry_token))
     forms = {"find_links": find_links, "runtime": runtime}
     runs_in = found_environment(wanted_environment(job, flags), forms, folders)
-    in_storage = job.own.upload or any(one.address for one in job.outputs.values())
-    in_storage |= any(isinstance(data, Data) and data.address is not None for data in job.inputs.values())
-    in_storage |= bool(stage or job.own.stage)
-    storage = storage_of(chosen, inventory) if in_storage else Storage(None)
-    sources = _sources(job, storage, sas_flag(sas_file), _stage(job, stage, storage))
-    with_options = _WithOptions(flags, runs_in, storage, sources)
-    _launch(chosen, inventory, wanted, job, with_options, handling, notices)
+    options = launch_options(chosen, inventory, job, flags, runs_in, sas_file, stage)
+    launch_job(chosen, inventory, wanted, job, options, load_of(chosen, job), handling, notices)
 
 
-def _read(path: str, settings: Sequence[str]) -> JobFile:
+def read_job_file(path: str, settings: Sequence[str]) -> JobFile:
+    """Return the job file, with ``--set``'s values. Raise :class:`~launch.errors.InputError`."""
     from launch.jobfile import read
 
     file = Path(os.path.expanduser(path))  # noqa: PTH111  (an unknown ~user stays in the name)
@@ -204,7 +200,7 @@ def _nodes(
 
 
 @dataclass(frozen=True, slots=True)
-class _WithOptions:
+class LaunchOptions:
     """What the options choose, or the file where they do not."""
 
     flags: Flags
@@ -214,19 +210,41 @@ class _WithOptions:
     """By input, what is in storage."""
 
 
-def _launch(
+def launch_options(
+    stack: Stack,
+    inventory: Inventory,
+    job: JobFile,
+    flags: Flags,
+    environment: Environment | None,
+    sas_file: str | None,
+    stage: str | None,
+) -> LaunchOptions:
+    """Return what the options choose, with the data in storage. Raise :class:`~launch.errors.InputError`."""
+    from launch.jobfile import Data
+
+    in_storage = job.own.upload or any(one.address for one in job.outputs.values())
+    in_storage |= any(isinstance(data, Data) and data.address is not None for data in job.inputs.values())
+    in_storage |= bool(stage or job.own.stage)
+    storage = storage_of(stack, inventory) if in_storage else Storage(None)
+    sources = _sources(job, storage, sas_flag(sas_file), _stage(job, stage, storage))
+    return LaunchOptions(flags, environment, storage, sources)
+
+
+def launch_job(
     stack: Stack,
     inventory: Inventory,
     nodes: Sequence[Node],
     job: JobFile,
-    options: _WithOptions,
+    options: LaunchOptions,
+    load: Load,
     handling: Handling,
-    chosen: Sequence[str],
+    chosen: Sequence[str] = (),
 ) -> None:
+    """Plan the job on ``nodes`` and launch it, as :func:`~playbooks.jobs.submit.hand_over` does; ``chosen``
+    are notices of what was chosen for the user."""
     from launch.jobfile import Made, Pushed, located, make, name_of, script_of
 
     identity, home, flags = Identity(), home_of(inventory.user), options.flags
-    load = _load(stack, job)
     files = {entry.path for entry in load.code.entries}
     script = script_of(job.command)
     places = _places(job, load, home, options.sources)
@@ -319,7 +337,7 @@ def _uploads(job: JobFile, identifier: str, storage: Storage) -> tuple[UploadRec
     return tuple(found)
 
 
-def _load(stack: Stack, job: JobFile) -> Load:
+def load_of(stack: Stack, job: JobFile) -> Load:
     """Return the code, without what its ignore files name, and every input on this machine, whole."""
     from launch.code.snapshot import EMPTY, plan_data, plan_snapshot
     from launch.jobfile import Data

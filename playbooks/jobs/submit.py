@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import signal
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path, PurePosixPath
@@ -54,12 +54,23 @@ class Handling:
     cancel_on_interrupt: bool = False
     registries: Mapping[str, dict[str, str]] = field(default_factory=dict, repr=False)
     """Credentials by registry, which only the head gets."""
+    on_event: Callable[[Event], None] | None = None
+    """Gets the job's events, which are not printed then; any signal ends the job too."""
+    is_repeat: bool = False
+    """Whether the same job was launched before, and its notices are printed."""
 
     def __post_init__(self) -> None:
         """Raise :class:`~launch.errors.InputError` for options that exclude each other."""
         if self.detach and self.cancel_on_interrupt:
             problem = "cannot be combined with --detach, which returns before anybody can interrupt"
             raise InputError("--cancel-on-interrupt", None, problem, "give one of the two")
+
+    @property
+    def cancelling_signals(self) -> frozenset[int]:
+        """The signals that end the job too."""
+        if self.on_event is not None:
+            return frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+        return frozenset((signal.SIGINT,) if self.cancel_on_interrupt else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +170,14 @@ def hand_over(
     if handling.dry_run and not handling.json:
         output.result(plan_text(planned, load.code, load.data, notices, kind))
         return
-    for notice in notices:
+    for notice in () if handling.is_repeat else notices:
         output.progress(notice)
     if handling.dry_run:
         output.as_json(planned.shown())
         return
     for snapshot in load.snapshots:
         record_push(stack, snapshot, is_pushed=False)
-    detach = _OnSignal(stack, inventory, planned.id, handling.cancel_on_interrupt)
+    detach = _OnSignal(stack, inventory, planned.id, handling.cancelling_signals)
     try:
         _run(stack, inventory, nodes, planned, load, handling, detach)
     except OutputFailed:
@@ -193,7 +204,7 @@ def _run(
     stages = Stages()
     with Cluster(inventory, stack.folder) as cluster, attached(detach):
         host = cluster.host(head)
-        printer = EventPrinter(to_stderr=handling.json)
+        printer = handling.on_event or EventPrinter(to_stderr=handling.json)
 
         def on_event(event: Event) -> None:
             if detach.phase == "sent":
@@ -270,8 +281,9 @@ class _OnSignal:
     stack: Stack
     inventory: Inventory
     job: str
-    cancels: bool
-    """Whether Ctrl-C ends the job too. Other signals never do: a closed terminal is not a request."""
+    cancels: frozenset[int]
+    """Signals that end the job too; a closed terminal is not a request, except where nobody but the command
+    needs the job."""
     phase: Literal["data", "environment", "push", "sent", "taken", "over"] = "push"
 
     def __call__(self, number: int) -> str:
@@ -280,7 +292,7 @@ class _OnSignal:
             return _NO_JOB[self.phase]
         if self.phase == "over":
             return f"job {self.job} has ended: see `fab job {self.job}`"
-        if self.cancels and number == signal.SIGINT:
+        if number in self.cancels:
             output.progress(f"cancelling job {self.job}")
             try:
                 done = cancel_job(self.stack, self.inventory, self.job, None)
