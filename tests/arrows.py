@@ -28,6 +28,7 @@ ARROWS: dict[str, set[str]] = {
             "playbooks.data",
             "playbooks.jobs",
             "playbooks.nodes",
+            "playbooks.observe",
             "playbooks.pulumi",
             "playbooks.stack",
         ),
@@ -67,6 +68,11 @@ ARROWS: dict[str, set[str]] = {
         *("launch", "launch.client", "launch.code", "launch.health", "launch.job", "launch.remote.base"),
         *("infra.arm", "infra.inventory", "playbooks", "playbooks.cli", "playbooks.jobs"),
         *("playbooks.nodes", "playbooks.ssh", "playbooks.stack"),
+    },
+    "playbooks.observe": {
+        *("launch", "launch.client", "launch.jobfile", "launch.remote.base", "launch.scaling"),
+        *("infra.arm", "infra.inventory", "infra.preflight.prices"),
+        *("playbooks", "playbooks.cli", "playbooks.jobs", "playbooks.nodes", "playbooks.ssh"),
     },
     "playbooks.stack": {
         *("launch", "launch.client", "launch.code", "launch.remote.base", "launch.remote.node"),
@@ -159,6 +165,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "launch.launchers": {"launch", "launch.job.rank_env", "launch.remote.base", "launch.remote.mpi"},
     "launch.results": {"launch", "launch.client", "launch.remote.base", "launch.remote.collect"},
+    "launch.scaling": {"launch", "launch.remote.base"},
     "launch.remote": _NODE_CODE,
     "launch.remote.base": set(),
     "launch.remote.data": {

@@ -30,6 +30,7 @@ _SOURCES = {
     **dict.fromkeys(("file", "line", "source", "into", "target", "node_python"), FILES),
     **dict.fromkeys(("requirements", "conda", "find_links", "registry_token", "sas_file"), FILES),
     **{"stack": ":stacks", "job": ":jobs", "nodes": ":nodes", "node": ":nodes", "help": ":tasks"},
+    **{"scaling.nodes": "", "scaling.output": FILES},
     **{"environment_id": ":environments", "image.build.stack": ":image-stacks"},
     "environment": ":named-environments",
 }

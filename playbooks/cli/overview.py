@@ -20,6 +20,7 @@ _GROUPS = {
     "playbooks.nodes": "Nodes",
     "playbooks.check": "Nodes",
     "playbooks.jobs": "Jobs",
+    "playbooks.observe": "Jobs",
     "playbooks.data": "Data in the stack's storage",
     "playbooks.images": "Images of nodes",
     "playbooks.rehearsal": "The rehearsal: Azure on this machine",

@@ -96,7 +96,7 @@ def offered(table: Any, *words: str) -> list[str]:
         (["launch.file", ""], [":files"]),
         (["--help", "l"], ["launch", "launch.mpi", "launch.tensorflow", "launch.torch", "logs"]),
         (["--help=rep"], ["--help=replace"]),
-        (["-h", "sca"], ["scale"]),
+        (["-h", "sca"], ["scale", "scaling"]),
         (["ti"], ["tidy"]),
         (["tidy", "x"], [":files"]),
         (["status", "--js"], ["--json"]),

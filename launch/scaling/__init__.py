@@ -1,0 +1,1 @@
+"""How a job's throughput grows with its nodes: the runs that measure it, their statistics, the verdict."""

@@ -1,0 +1,1 @@
+"""Tasks that show operators what runs: its nodes and ranks, how well it scales, and why it hangs."""

@@ -1,0 +1,135 @@
+"""The runs of ``fab scaling``: one job after the other, launched as any other, and what each printed."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from infra.inventory import Inventory, Node
+from launch.errors import GiveUpError, RankliftError
+from launch.scaling.metric_numbers import MetricReader, NoThroughput, throughput
+from launch.scaling.point_transport import Transport, transport_of
+from launch.scaling.scaling_plan import Run, ScalingPlan
+from launch.scaling.scaling_study import MeasuredRun
+from playbooks.cli import output
+from playbooks.jobs.cancel import cancel_job
+from playbooks.jobs.launch_file import LaunchOptions, launch_job
+from playbooks.jobs.location import find_job
+from playbooks.jobs.submit import Handling, Load
+from playbooks.nodes.push import push_snapshot
+from playbooks.project import Stack
+
+if TYPE_CHECKING:
+    from launch.client.events import Event, JobState
+    from launch.jobfile import JobFile
+    from launch.remote.base.health_records import ProbeResult
+
+__all__ = ["RunFailed", "ScalingRuns"]
+
+
+class RunFailed(GiveUpError):
+    """A run's job gave no throughput; ``job`` is empty where none was created."""
+
+    def __init__(self, job: str, reason: str) -> None:
+        self.job, self.reason = job, reason
+        super().__init__(f"job {job}: {reason}" if job else reason)
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingRuns:
+    """Launches a measurement's jobs on the first of ``nodes``."""
+
+    stack: Stack
+    inventory: Inventory
+    nodes: Sequence[Node]
+    job: JobFile
+    options: LaunchOptions
+    load: Load
+    """The code and the data as they are at the beginning: every run has the same."""
+    plan: ScalingPlan
+    without_infiniband: bool
+    """Whether the user does without it: ``--no-probe``."""
+
+    def push(self) -> None:
+        """Bring code and data to all nodes before the first run, so that later changes here reach no run."""
+        for snapshot in self.load.snapshots:
+            push_snapshot(self.stack, self.inventory, self.nodes, snapshot)
+
+    def measure(self, run: Run, *, is_first: bool) -> MeasuredRun:
+        """Run one job to its end; return what its ranks printed.
+
+        Raises :class:`RunFailed` where that gives no throughput, or InfiniBand was promised and is not used,
+        and :class:`~launch.errors.JobFailed` as the job ended. A signal ends the job, and the command.
+        """
+        reader = MetricReader(re.compile(self.plan.pattern))
+        watch = _Watch(reader)
+        handling = Handling(
+            detach=False, json=False, dry_run=False, on_event=watch.on_event, is_repeat=not is_first
+        )
+        began, started = time.monotonic(), time.time()
+        nodes = self.nodes[: run.nodes]
+        try:
+            launch_job(self.stack, self.inventory, nodes, self.job, self.options, self.load, handling)
+        except RankliftError:
+            self._end(watch.state)
+            raise
+        state = watch.state
+        if state is None:
+            raise RunFailed("", "the head reported no state of the job")
+        figures = reader.figures(state.ranks)
+        try:
+            value = throughput(figures, self.plan.warm_up, self.plan.basis)
+        except NoThroughput as error:
+            raise RunFailed(state.job, str(error)) from None
+        transport = self._transport(state.job, run.nodes)
+        if transport.verdict == "refused" and not self.without_infiniband:
+            raise RunFailed(
+                state.job,
+                f"{self.inventory.size} promises InfiniBand, and the run used {transport.words}; --no-probe "
+                "measures without it",
+            )
+        output.progress(f"{run.words}: {value:.4g} ({transport.words}), job {state.job}")
+        return MeasuredRun(run, state.job, started, round(time.monotonic() - began, 3), figures, transport)
+
+    def _end(self, state: JobState | None) -> None:
+        """End a job whose head went silent: nobody waits for it any more."""
+        if state is None or state.is_terminal:
+            return
+        output.progress(f"cancelling job {state.job}")
+        try:
+            done = cancel_job(self.stack, self.inventory, state.job, None)
+        except RankliftError as error:
+            output.progress(f"job {state.job} could not be cancelled: {error}")
+        else:
+            if done.problem is not None:
+                output.progress(done.problem)
+
+    def _transport(self, job: str, nodes: int) -> Transport:
+        from launch.client.query import show_job
+        from playbooks.ssh.connection import Cluster
+
+        place = find_job(self.stack, self.inventory, job)
+        with Cluster(self.inventory, self.stack.folder) as cluster:
+            report = show_job(job, cluster.host(place.head), remote=place.remote)
+        found: list[Any] = [event.fields for event in report.events if event.event == "probe"]
+        return transport_of(nodes, cast("list[ProbeResult]", found))
+
+
+class _Watch:
+    """Reads the figures in a job's output, and keeps its newest state."""
+
+    def __init__(self, reader: MetricReader) -> None:
+        self.state: JobState | None = None
+        self._reader = reader
+
+    def on_event(self, event: Event) -> None:
+        """Take one event."""
+        from launch.client.events import LogLine, StateChange
+
+        if isinstance(event, StateChange):
+            self.state = event.state
+        elif isinstance(event, LogLine) and event.rank is not None and event.stream != "notice":
+            self._reader.feed(event.rank, event.data)

@@ -1,0 +1,72 @@
+"""What ranks print, and the job's throughput by it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from launch.scaling.metric_numbers import Figures, MetricReader, NoThroughput, throughput
+
+HOROVOD = re.compile(r"([0-9.]+) img/sec")
+
+
+def read(pattern: re.Pattern[str], *lines: tuple[int, bytes], ranks: int = 4) -> Figures:
+    reader = MetricReader(pattern)
+    for rank, line in lines:
+        reader.feed(rank, line)
+    return reader.figures(ranks)
+
+
+def test_a_figure_that_rank_0_prints_per_gpu_counts_for_each_rank() -> None:
+    found = read(HOROVOD, *((0, b"Iter #%d: %d.0 img/sec per GPU" % (n, n)) for n in (50, 99, 100, 101)))
+    assert found == Figures(4, {0: (50.0, 99.0, 100.0, 101.0)}, of_one=4)
+    assert throughput(found, 1, None) == 400.0
+    assert throughput(found, 1, "job") == 100.0
+
+
+def test_figures_of_all_ranks_are_added_up_each_by_its_median_after_the_warm_up() -> None:
+    lines = [(rank, b"%d img/sec" % value) for value in (1, 100, 120) for rank in range(4)]
+    assert throughput(read(HOROVOD, *lines), 1, None) == 440.0
+
+
+def test_a_figure_of_one_rank_that_does_not_say_whose_it_is_needs_an_answer() -> None:
+    found = read(HOROVOD, (0, b"100 img/sec"))
+    with pytest.raises(NoThroughput, match=r"1 of 4 ranks printed figures: .* give --of rank or --of job"):
+        throughput(found, 0, None)
+    assert throughput(found, 0, "job") == 100.0
+    assert throughput(found, 0, "rank") == 400.0
+
+
+def test_figures_of_ranks_and_of_the_job_are_not_mixed() -> None:
+    found = read(HOROVOD, (0, b"100 img/sec per GPU"), (0, b"400 img/sec"))
+    with pytest.raises(NoThroughput, match=r"1 of 2 lines are of one rank"):
+        throughput(found, 0, None)
+
+
+def test_a_run_without_figures_after_the_warm_up_has_no_throughput() -> None:
+    with pytest.raises(NoThroughput, match=r"no rank printed a figure; try the pattern with `fab logs"):
+        throughput(read(HOROVOD), 0, "job")
+    with pytest.raises(
+        NoThroughput, match=r"no rank printed more than 1 figure, and the first 2 are warm-up"
+    ):
+        throughput(read(HOROVOD, (0, b"7 img/sec")), 2, "job")
+
+
+@pytest.mark.parametrize("line", [b"0 img/sec", b"nan img/sec", b"speed: 3", b"\xff\xfe", b". img/sec"])
+def test_what_is_no_figure_above_0_does_not_count(line: bytes) -> None:
+    assert read(HOROVOD, (0, line)).by_rank == {}
+
+
+def test_thousands_may_have_commas_and_a_group_may_be_empty() -> None:
+    found = read(re.compile(r"speed ([0-9,.]+)?"), (0, b"speed 1,234.5"), (0, b"speed "))
+    assert found.by_rank == {0: (1234.5,)}
+
+
+def test_memory_is_bounded_whatever_ranks_print() -> None:
+    reader = MetricReader(HOROVOD)
+    for _ in range(10_003):
+        reader.feed(0, b"5 img/sec")
+    assert reader.feed(1, b"x" * 5000 + b"5 img/sec") is None  # a line is searched to its 4096th character
+    found = reader.figures(1)
+    assert (found.lines, found.left_out) == (10_000, 3)

@@ -1,0 +1,144 @@
+"""``fab scaling`` up to the point where it would connect: its runs, refusals, the folder, the price."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from infra.arm.errors import AzureRefused
+from infra.inventory import INVENTORY_FILE, Inventory, Node
+from infra.preflight.prices import Prices
+from launch.errors import GiveUpError, InputError
+from launch.scaling.scaling_study import Study
+from playbooks.observe.scaling import largest_price
+from playbooks.observe.scaling_files import earlier_study, write_study
+from playbooks.project import Stack
+from tests.launch.scaling.studies import PLAN, SUBJECT, study
+from tests.playbooks.typed import write_project
+
+ROOT = Path(__file__).resolve().parents[3]
+FAB = str(Path(sys.executable).with_name("fab"))
+JOB = "command: python3 train.py\ncode: .\ndistribution: {type: pytorch}\nresources: {instance_count: 3}\n"
+
+Fab = Callable[..., subprocess.CompletedProcess[str]]
+NODES = tuple(
+    Node(f"node{n:06x}", n, f"10.0.0.{n + 4}", "127.0.0.1", 50000 + n, 8, "running") for n in range(4)
+)
+SAVED = Inventory("dev", "Standard_ND40rs_v2", "southcentralus", "azureuser", NODES, 0.0)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A user's repository with a job file, beside the project, whose stack ``dev`` had four nodes."""
+    project, own = tmp_path / "ranklift", tmp_path / "own"
+    stack = project / ".ranklift" / "dev"
+    stack.mkdir(parents=True)
+    write_project(project)
+    (stack / INVENTORY_FILE).write_text(json.dumps(asdict(SAVED)))
+    own.mkdir()
+    (own / "train.py").write_text("print('10 samples/s')\n")
+    (own / "job.yml").write_text(JOB)
+    (own / "fabfile.py").write_text(
+        'from playbooks import ns\nns.configure({"ranklift": {"project": "../ranklift"}})\n'
+    )
+    return own
+
+
+@pytest.fixture
+def fab(own: Path) -> Fab:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [FAB, "scaling", *arguments],
+            cwd=own,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "RANKLIFT_STACK": "dev"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+    return run
+
+
+def test_a_dry_run_prints_the_runs_and_writes_nothing(fab: Fab, own: Path) -> None:
+    ran = fab("job.yml", "--repeat", "2", "--dry-run")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.splitlines() == [
+        *("repeat 1 on 1 node", "repeat 1 on 2 nodes", "repeat 1 on 4 nodes"),
+        *("repeat 2 on 4 nodes", "repeat 2 on 2 nodes", "repeat 2 on 1 node"),
+    ]
+    assert not (own / "scaling").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--nodes", "1,5"], "--nodes = '1,5': the stack has 4 nodes"),
+        (["--weak", "--strong"], "--weak: cannot be combined with --strong; give one of the two"),
+        (["--resume"], "has no scaling.json to continue; leave out --resume"),
+        (["--output", "."], "--output = '.': is not an empty folder"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_options_are_refused_before_anything_is_made(
+    fab: Fab, own: Path, words: list[str], says: str
+) -> None:
+    before = {path.name for path in own.iterdir()}
+    ran = fab("job.yml", *words)
+    assert (ran.returncode, ran.stdout) == (2, ""), ran
+    assert says in ran.stderr
+    assert {path.name for path in own.iterdir()} - {"__pycache__"} == before - {"__pycache__"}
+
+
+def test_a_measurement_is_continued_only_on_request_and_is_no_part_of_the_code(tmp_path: Path) -> None:
+    from launch.code.snapshot import plan_snapshot
+
+    (tmp_path / "train.py").write_text("pass\n")
+    code = plan_snapshot(tmp_path, tmp_path / ".hashes").id
+    folder = tmp_path / "results" / "scaling"
+    measured = study({1: [1.0], 2: [2.0]})
+    assert earlier_study(folder, PLAN, SUBJECT, resume=False) is None
+    write_study(measured, folder)
+    assert plan_snapshot(tmp_path, tmp_path / ".hashes").id == code
+    assert earlier_study(folder, measured.plan, SUBJECT, resume=True) == measured
+    with pytest.raises(InputError, match="has a measurement; give --resume to continue it"):
+        earlier_study(folder, PLAN, SUBJECT, resume=False)
+    assert {path.name for path in folder.iterdir()} == {
+        *(".ranklift-ignore", "scaling.csv", "scaling.html", "scaling.json"),
+    }
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(GiveUpError, match=r"file/scaling cannot be written: .*; give another --output"):
+        write_study(Study(PLAN, SUBJECT), tmp_path / "file" / "scaling")
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (Prices(22.03, 8.8), "4 x Standard_ND40rs_v2, 88.12 USD an hour at list price (spot 35.20)"),
+        (Prices(22.03), "4 x Standard_ND40rs_v2, 88.12 USD an hour at list price"),
+        (Prices(), "4 x Standard_ND40rs_v2, which the price list of southcentralus does not have"),
+        (AzureRefused("prices", "no answer"), "4 x Standard_ND40rs_v2, at an unknown price ("),
+    ],
+    ids=["regular and spot", "regular", "none", "silent"],
+)
+def test_the_largest_points_price_is_known_or_said_to_be_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Prices | Exception, says: str
+) -> None:
+    def prices(*_: object) -> Prices:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr("infra.preflight.prices.vm_prices", prices)
+    found = largest_price(Stack("dev", tmp_path, {}), SAVED, 4)
+    assert found.startswith(says)
