@@ -146,7 +146,7 @@ ARROWS: dict[str, set[str]] = {
     "launch.client": {
         *("launch", "launch.code", "launch.job", "launch.remote", "launch.remote.base"),
         *("launch.remote.data.stage_request", "launch.remote.environment.request", "launch.remote.log"),
-        "launch.remote.store",
+        *("launch.remote.sample", "launch.remote.store"),
     },
     "launch.code": {"launch", "launch.remote.base", "launch.remote.store", "launch.results.layout"},
     "launch.data": {"launch", "launch.remote.base", "launch.remote.data.stage_request"},

@@ -201,6 +201,12 @@ def _release(job: str) -> int:
     return _answer(cancel.release(job))
 
 
+def _samples(job: str) -> int:
+    from launch.remote.sample import sample_report
+
+    return _answer(sample_report.sample_report(job))
+
+
 def _slots(count: str) -> int:
     """Print this node's held slots and their holders as JSON."""
     from launch.remote.node import slots
@@ -343,6 +349,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "remove-environments": _remove_environments,
     "remove-staged-data": _remove_staged_data,
     "ring": _ring,
+    "samples": _samples,
     "send": _send_files,
     "show": _show,
     "slots": _slots,

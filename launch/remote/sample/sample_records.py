@@ -7,10 +7,13 @@ newest of each node and rank as :class:`Live` (samples.json), and the job's cour
 
 from __future__ import annotations
 
-from typing import Dict, List, TypedDict  # noqa: UP035  (nodes may run Python 3.8)
+from typing import Dict, List, Literal, TypedDict  # noqa: UP035  (nodes may run Python 3.8)
+
+from launch.remote.base.records import State
 
 __all__ = [
     "AttemptSteps",
+    "Flag",
     "GpuSample",
     "History",
     "Live",
@@ -20,6 +23,7 @@ __all__ = [
     "NodeSeries",
     "RankSample",
     "Sample",
+    "SampleReport",
     "Series",
 ]
 
@@ -130,6 +134,34 @@ class AttemptSteps(TypedDict):
     checkpoints: int
     checkpoint_s: float
     """Sum of the metric ``checkpoint_s`` of the rank with the lowest number that prints one."""
+
+
+FlagKind = Literal["silent", "slow", "no-infiniband", "clocks", "stale", "memory", "idle-gpu"]
+
+
+class Flag(TypedDict):
+    """What of the samples needs a look."""
+
+    kind: FlagKind
+    node: str
+    """Empty for several."""
+    rank: int
+    """-1 for a node, and for several ranks."""
+    text: str
+    """One line with the figure and its unit."""
+
+
+class SampleReport(TypedDict):
+    """Answer of ``samples``."""
+
+    state: State
+    live: Live | None
+    """None where nothing was sampled in the launch that the state is about."""
+    history: History | None
+    flags: list[Flag]
+    """None of a job that has ended."""
+    now: float
+    """The head's time, in Unix seconds."""
 
 
 class History(TypedDict):

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from launch.client.samples import job_samples
 from launch.job.spec import Kind
 from launch.remote.sample import stored_samples
 from launch.remote.sample.sample_records import History, Live
@@ -115,3 +116,18 @@ def test_a_pattern_that_takes_for_ever_is_dropped_with_a_line_and_the_job_goes_o
     until(lambda: all(one["metrics"] == {"step": 3} for one in newest(nodes, started)["ranks"].values()))
     nodes.cancel(started.job)
     assert started.end().state == "CANCELLED"
+
+
+def test_the_operators_side_reads_the_samples_of_a_running_job(nodes: Nodes) -> None:
+    line = "echo step 1; sleep 1.5; echo step 2; exec sleep 60"
+    started = start(nodes, shell(line))
+    until(lambda: (found := live(nodes, started)) is not None and len(found["ranks"]) == 3)
+    found = job_samples(started.job, nodes.head, "hash")
+    assert found.state.state == "RUNNING"
+    assert found.live is not None
+    assert found.live["ranks"].keys() == {"0", "1", "2"}
+    assert {flag["text"] for flag in found.flags} == {
+        f"{node.name} has no InfiniBand port" for node in nodes.nodes
+    }
+    nodes.cancel(started.job)
+    started.end()
