@@ -12,6 +12,7 @@ from typing import Literal, get_args
 from launch.durations import LONGEST_S
 from launch.environment.environment_spec import Environment, PythonEnvironment
 from launch.errors import InputError
+from launch.job.metrics import check_metrics
 from launch.job.runtime import RUNTIMES
 from launch.launchers.base import JobNode, either, wrong
 from launch.launchers.registry import LAUNCHERS, launcher_of
@@ -165,6 +166,7 @@ class JobSpec:
             if seconds is not None and not seconds <= LONGEST_S:  # nor is NaN
                 raise InputError(key, seconds, "is more than 365 days", "give less, or leave it out")
         self._check_restarts()
+        check_metrics(self.metrics)
         for key, words in (("command", self.command), ("mpi_args", self.mpi_args)):
             for word in words:
                 _refuse_unsendable(key, word)

@@ -71,6 +71,8 @@ class Own:
     python: str | None = None
     environment: Environment | NamedEnvironment | None = None
     chief: bool = False
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    """Patterns by name."""
     max_restarts: int = 0
     health: HealthMode | None = None
     on_unhealthy: str = "refuse"

@@ -179,6 +179,7 @@ def read_own(reader: Reader, place: Place, folder: Path) -> Own:
             "python",
             "environment",
             "chief",
+            "metrics",
             "max_restarts",
             "health",
             "on_unhealthy",
@@ -197,6 +198,7 @@ def read_own(reader: Reader, place: Place, folder: Path) -> Own:
         python=reader.get(found, "python", lambda place: _python(place, folder), None),
         environment=read_environment(reader, found.get("environment"), folder, own=True),
         chief=reader.get(found, "chief", values.flag, False),
+        metrics=_metrics(reader, found.get("metrics")),
         max_restarts=reader.get(found, "max_restarts", _RESTARTS, 0),
         health=reader.get(found, "health", _health, None),
         on_unhealthy=reader.get(
@@ -208,6 +210,14 @@ def read_own(reader: Reader, place: Place, folder: Path) -> Own:
         probe=reader.get(found, "probe", values.flag, None),
         stage=reader.get(found, "stage", lambda place: values.one_of(place, STAGES), None),
     )
+
+
+def _metrics(reader: Reader, place: Place | None) -> dict[str, str]:
+    found = {}
+    for name, entry in reader.named(place, "a metric").items():
+        with reader.collecting():
+            found[name] = values.text(entry)
+    return found
 
 
 def _health(place: Place) -> HealthMode:

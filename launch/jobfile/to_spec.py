@@ -38,6 +38,7 @@ _KEYS = {
     "setup": "ranklift.setup",
     "shm_bytes": "resources.shm_size",
     "timeout_s": "limits.timeout",
+    "metrics": "ranklift.metrics",
     "max_restarts": "ranklift.max_restarts",
     "health": "ranklift.health",
     "grace_s": "ranklift.grace",
@@ -61,6 +62,7 @@ class Flags:
     env: Mapping[str, str] = field(default_factory=lambda: _NO_TEXT)
     name: str | None = None
     timeout_s: float | None = None
+    metrics: Mapping[str, str] = field(default_factory=lambda: _NO_TEXT)
     max_restarts: int | None = None
     health: HealthMode | None = None
     grace_s: float | None = None
@@ -161,6 +163,7 @@ def make(
             shm_bytes=job.shm_bytes,
             outputs={name: one.type for name, one in job.outputs.items()},
             timeout_s=flags.timeout_s or job.timeout_s,
+            metrics={**job.own.metrics, **flags.metrics},
             max_restarts=job.own.max_restarts if flags.max_restarts is None else flags.max_restarts,
             health=flags.health or job.own.health or HEALTH,
             grace_s=flags.grace_s or job.own.grace_s or GRACE_S,
@@ -213,13 +216,19 @@ def located(job: JobFile, flags: Flags, error: InputError) -> InputError:
     ):
         key = f"--env {name or error.value}" if kind == "env" else "--nproc-per-node"
         return InputError(key, error.value, error.problem, error.remedy)
-    if error.key == "max_restarts" and flags.max_restarts is not None:
-        return InputError("--max-restarts", error.value, error.problem, error.remedy)
-    if error.key == "probe" and flags.probe is not None:
-        return InputError("--probe", error.value, error.problem, error.remedy)
+    options = {
+        "--max-restarts": error.key == "max_restarts" and flags.max_restarts is not None,
+        "--probe": error.key == "probe" and flags.probe is not None,
+        f"--metric {name}": kind == "metrics" and name in flags.metrics,
+    }
+    for option, is_at_fault in options.items():
+        if is_at_fault:
+            return InputError(option, error.value, error.problem, error.remedy)
     if kind == "env":
         return job.located(error, f"environment_variables.{name or error.value}")
-    return job.located(error, f"outputs.{name}" if kind == "outputs" and name else _KEYS.get(kind, ""))
+    if kind in ("outputs", "metrics") and name:
+        return job.located(error, f"outputs.{name}" if kind == "outputs" else f"ranklift.metrics.{name}")
+    return job.located(error, _KEYS.get(kind, ""))
 
 
 def _check_script(job: JobFile, line: str, pushed: Pushed) -> None:

@@ -11,8 +11,10 @@ from launch.remote.base.health_records import HealthMode
 
 __all__ = [
     "HEALTH_HELP",
+    "METRIC_HELP",
     "PROBE",
     "health_flag",
+    "metrics_flag",
     "number",
     "probe_flag",
     "processes_flag",
@@ -23,6 +25,10 @@ __all__ = [
 HEALTH_HELP = (
     "what is done about a node that is not as its VM size promises: strict refuses the job for errors, warn "
     "shows them, off does not look"
+)
+METRIC_HELP = (
+    "a number that ranks print: NAME=PATTERN, with one group around it, e.g. 'psnr=PSNR: ([0-9.]+)'; may be "
+    "repeated; step, loss, samples_per_s and checkpoint_s are found in common frameworks' lines"
 )
 PROBE = {
     "probe": "prove that nodes reach each other over InfiniBand before any rank starts, in at most 60 s "
@@ -107,6 +113,26 @@ def probe_flag(probe: bool, no_probe: bool) -> bool | None:
     if probe and no_probe:
         raise InputError("--probe", None, "cannot be combined with --no-probe", "give one of the two")
     return True if probe else False if no_probe else None
+
+
+def metrics_flag(given: Sequence[str]) -> Mapping[str, str]:
+    """Return the patterns of ``--metric``, by name.
+
+    >>> metrics_flag(["psnr=PSNR: ([0-9.]+)"])
+    {'psnr': 'PSNR: ([0-9.]+)'}
+
+    Raises :class:`~launch.errors.InputError` for what is not ``NAME=PATTERN``, and for a name given twice.
+    """
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, pattern = text.partition("=")
+        if not equals or not name or not pattern:
+            remedy = "write it like --metric 'psnr=PSNR: ([0-9.]+)'"
+            raise InputError("--metric", text, "is not NAME=PATTERN", remedy)
+        if name in found:
+            raise InputError("--metric", name, "is given twice", "give one pattern, (?:a|b) for two forms")
+        found[name] = pattern
+    return found
 
 
 def restarts_flag(text: str | None) -> int | None:

@@ -59,6 +59,7 @@ class Request:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Values of the launcher's own options, by name."""
     probe: bool | None = None
+    metrics: Mapping[str, str] = field(default_factory=dict)
 
 
 def job_spec(
@@ -96,6 +97,7 @@ def job_spec(
         timeout_s=None if request.timeout is None else seconds("--timeout", request.timeout),
         min_nodes=fewest,
         probe=request.probe,
+        metrics=request.metrics,
         home=home,
         health=request.health or HEALTH,
         grace_s=GRACE_S if request.grace is None else seconds("--grace", request.grace),

@@ -14,7 +14,16 @@ from invoke.tasks import Task
 
 from launch.data.data_inputs import fill_inputs
 from launch.launchers.base import Launcher
-from playbooks.cli.options import HEALTH_HELP, PROBE, health_flag, probe_flag, restarts_flag, variables
+from playbooks.cli.options import (
+    HEALTH_HELP,
+    METRIC_HELP,
+    PROBE,
+    health_flag,
+    metrics_flag,
+    probe_flag,
+    restarts_flag,
+    variables,
+)
 from playbooks.cli.task import command, open_from
 from playbooks.data.input_flags import read_inputs
 from playbooks.data.stack_storage import SAS_HELP, STAGE_HELP, sas_flag
@@ -60,6 +69,7 @@ _HELP = {
     "sas-file": SAS_HELP,
     "stage": STAGE_HELP,
     **{option.replace("_", "-"): text for option, text in PROBE.items()},
+    "metric": METRIC_HELP,
     "json": "print the job's last state as JSON; the ranks' lines go to stderr",
 }
 _FIRST = {"nodes": None, "stack": None}
@@ -77,6 +87,7 @@ _LAST = {
         "json": False,
     },
     **dict.fromkeys(PROBE, False),
+    "metric": None,
     "dry_run": False,
 }
 """Options of every launcher, with their defaults; a launcher's own come between ``_FIRST`` and ``_LAST``."""
@@ -100,7 +111,7 @@ def launch_task(launcher: Launcher) -> Task[Any]:
         launcher.task,
         example=launcher.example,
         help={**_HELP, **texts, **launcher.shared_help},
-        iterable=["env", "find_links", "input"],
+        iterable=["env", "find_links", "input", "metric"],
         positional=["line"],
     )(task)
 
@@ -138,6 +149,7 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
         found_environment(environment_flag(given), given, [source, Path.cwd(), stack.project]),
         options,
         probe_flag(given["probe"], given["no_probe"]),
+        metrics_flag(given["metric"] or ()),
     )
     inventory = stack.saved()
     dry_run = request.handling.dry_run

@@ -21,8 +21,10 @@ from launch.numbers import counted
 from launch.remote.base.records import UploadRecord
 from playbooks.cli.options import (
     HEALTH_HELP,
+    METRIC_HELP,
     PROBE,
     health_flag,
+    metrics_flag,
     probe_flag,
     processes_flag,
     restarts_flag,
@@ -63,6 +65,7 @@ _HELP = {
     "on-unhealthy": f"{ON_UNHEALTHY_HELP}; over the file's",
     "grace": "time between SIGTERM and SIGKILL when its processes are ended, over the file's: 90s, 10m",
     **{option.replace("_", "-"): text for option, text in PROBE.items()},
+    "metric": f"{METRIC_HELP}; over the file's",
     "cancel-on-interrupt": "Ctrl-C ends the job too (default: it continues)",
     "detach": "return once the job is on the head",
     "json": "print the job's last state as JSON; the ranks' lines go to stderr",
@@ -74,7 +77,7 @@ _HELP = {
     example="fab launch job.yml --set inputs.lr=0.1",
     called="launch",
     help=_HELP,
-    iterable=["env", "find_links", "set"],
+    iterable=["env", "find_links", "metric", "set"],
     positional=["file"],
 )
 def launch_file(  # noqa: PLR0913, PLR0917
@@ -102,6 +105,7 @@ def launch_file(  # noqa: PLR0913, PLR0917
     stage: str | None = None,
     probe: bool = False,
     no_probe: bool = False,
+    metric: list[str] | None = None,
     cancel_on_interrupt: bool = False,
     detach: bool = False,
     json: bool = False,
@@ -129,6 +133,7 @@ def launch_file(  # noqa: PLR0913, PLR0917
         health=health_flag(health),
         grace_s=None if grace is None else seconds("--grace", grace),
         probe=probe_flag(probe, no_probe),
+        metrics=metrics_flag(metric or ()),
     )
     wanted, notices = _nodes(job, chosen, inventory, nodes, dry_run=dry_run)
     if (on_unhealthy_flag(on_unhealthy) or job.own.on_unhealthy) == "replace":

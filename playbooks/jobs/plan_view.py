@@ -92,6 +92,7 @@ def _facts(
         facts.append(("memory", f"at least {spec.shm_bytes / _BYTES_PER_MIB:.0f} MiB that processes share"))
     if spec.timeout_s:
         facts.append(("limit", f"{spec.timeout_s:g} s"))
+    facts += [("metric", f"{name}: {pattern}") for name, pattern in spec.metrics.items()]
     if spec.max_restarts:
         facts.append(("restarts", f"up to {spec.max_restarts} after a failure, on the same nodes"))
     if spec.health != HEALTH:
