@@ -207,6 +207,12 @@ def _samples(job: str) -> int:
     return _answer(sample_report.sample_report(job))
 
 
+def _sample_gpus() -> int:
+    from launch.remote.sample import gpu_queries
+
+    return gpu_queries.main()
+
+
 def _slots(count: str) -> int:
     """Print this node's held slots and their holders as JSON."""
     from launch.remote.node import slots
@@ -349,6 +355,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "remove-environments": _remove_environments,
     "remove-staged-data": _remove_staged_data,
     "ring": _ring,
+    "sample-gpus": _sample_gpus,
     "samples": _samples,
     "send": _send_files,
     "show": _show,

@@ -326,6 +326,8 @@ class Loop:
     def _end_leftovers(self) -> list[int]:
         """End the processes that outlive the ranks and forward their last output; return the pids left."""
         left: list[int] = []
+        if self._sampler is not None:
+            self._sampler.close()
         if processes.has_children():
             self._signal_all(SIGTERM)
             until = time.monotonic() + timing.LEFTOVER_GRACE_S

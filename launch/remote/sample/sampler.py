@@ -6,6 +6,7 @@ import os
 import sys
 
 from launch.remote.base import timing
+from launch.remote.sample.gpu_stats import GpuFeed, has_nvidia_driver
 from launch.remote.sample.line_patterns import LineReader, PatternSearch
 from launch.remote.sample.node_stats import NodeStats
 from launch.remote.sample.process_stats import ProcessStats
@@ -30,6 +31,7 @@ class Sampler:
         self._lines = {rank: LineReader() for rank in pids}
         self._processes = ProcessStats(pids, now)
         self._node = NodeStats(now) if spec["first"] else None
+        self._gpus = GpuFeed(now) if spec["first"] and has_nvidia_driver() else None
 
     def next_at(self, now: float) -> float:
         """Return the time of the next sample: a fixed interval after the last, unless that is over."""
@@ -53,7 +55,13 @@ class Sampler:
             }
             for rank, output in outputs.items()
         ]
-        return {"node": [] if self._node is None else [self._node.sample(now, [])], "ranks": ranks}
+        gpus = [] if self._gpus is None else self._gpus.newest(now)
+        return {"node": [] if self._node is None else [self._node.sample(now, gpus)], "ranks": ranks}
+
+    def close(self) -> None:
+        """End what the sampler has started."""
+        if self._gpus is not None:
+            self._gpus.close()
 
     def last_metrics(self, rank: int, output: RecentOutput, now: float) -> Sample | None:
         """Return a sample with what the last lines of a rank that has ended hold; None where that is
