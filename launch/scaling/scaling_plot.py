@@ -38,6 +38,9 @@ class Line:
     path: str
     """As the attribute ``points`` of an SVG polyline."""
     end: tuple[float, float]
+    label: int
+    """Pixels from the end down to the name's base line: a line over TCP has its name below, for that of
+    InfiniBand is above it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,8 @@ class _Scale:
 
     def line(self, kind: str, name: str, points: Sequence[tuple[float, float]]) -> Line:
         placed = [(self.x(count), self.y(value)) for count, value in points]
-        return Line(kind, name, " ".join(f"{x:g},{y:g}" for x, y in placed), placed[-1])
+        label = 12 if name.endswith("TCP") else -4
+        return Line(kind, name, " ".join(f"{x:g},{y:g}" for x, y in placed), placed[-1], label)
 
 
 def make_panels(analysis: Analysis, metric: str, published: Sequence[PublishedLine]) -> tuple[Panel, ...]:
@@ -147,6 +151,15 @@ def _above(value: float) -> float:
     return next(step * power for step in (1, 1.2, 1.5, 2, 2.5, 4, 5, 8, 10) if step * power >= value)
 
 
+def _tick(value: float) -> str:
+    """Return a value as text, without an exponent where that is short.
+
+    >>> _tick(4000.0), _tick(0.25), _tick(2.5e9)
+    ('4000', '0.25', '2.5e+09')
+    """
+    return f"{value:.0f}" if 100 <= value < 10**6 else f"{value:.3g}"  # noqa: PLR2004
+
+
 def _ticks(scale: _Scale) -> tuple[tuple[float, str], ...]:
     values = [scale.top * part / _TICKS for part in range(_TICKS + 1)]
-    return tuple((scale.y(value), f"{value:.3g}") for value in values)
+    return tuple((scale.y(value), _tick(value)) for value in values)

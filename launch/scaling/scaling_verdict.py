@@ -89,7 +89,10 @@ def _sentences(study: Study, points: Sequence[Point], serial: SerialFraction | N
         return []
     if len(points) == 1:
         return [f"no verdict: only {_nodes(points[0])} measured, and nothing to compare with"]
-    found = [_against_linear(point, points[0]) for point in points[1:]]
+    lost_to = "communication and waiting"
+    if study.plan.mode == "strong":
+        lost_to = "work that is not shared, communication and waiting"
+    found = [_against_linear(point, points[0], lost_to) for point in points[1:]]
     found += [
         f"{_nodes(later)} are no faster than {_nodes(earlier)}: {later.median:.4g} after {earlier.median:.4g}"
         for earlier, later in pairwise(points)
@@ -100,7 +103,7 @@ def _sentences(study: Study, points: Sequence[Point], serial: SerialFraction | N
     return found
 
 
-def _against_linear(point: Point, base: Point) -> str:
+def _against_linear(point: Point, base: Point, lost_to: str) -> str:
     efficiency = f"{percent(point.efficiency)} of linear from {_nodes(base)}"
     bounds = f"{percent(point.efficiency_low)} to {percent(point.efficiency_high)}"
     if min(len(point.values), len(base.values)) < 2:  # noqa: PLR2004
@@ -113,7 +116,7 @@ def _against_linear(point: Point, base: Point) -> str:
         )
     if point.lost < 0:
         return f"{_nodes(point)}: {efficiency} ({bounds}): faster than linear; what slows {_nodes(base)}?"
-    lost = f"{percent(point.lost)} of the ranks' time is lost to communication and waiting"
+    lost = f"{percent(point.lost)} of the ranks' time is lost to {lost_to}"
     return f"{_nodes(point)}: {efficiency} ({bounds}): {lost}"
 
 
