@@ -54,9 +54,13 @@ ARROWS: dict[str, set[str]] = {
     "playbooks.jobs": {
         *("launch", "launch.client", "launch.code", "launch.data", "launch.environment", "launch.job"),
         "launch.jobfile",
-        *("launch.launchers", "launch.remote.base", "launch.remote.head", "launch.results"),
+        *("launch.launchers", "launch.remote.base", "launch.remote.head", "launch.report", "launch.results"),
         *("infra.inventory", "playbooks", "playbooks.cli", "playbooks.data", "playbooks.nodes"),
-        "playbooks.ssh",
+        *("playbooks.observe", "playbooks.ssh"),
+    },
+    "playbooks.observe": {
+        *("launch", "launch.client", "launch.report", "infra.arm", "infra.inventory"),
+        *("infra.preflight.prices", "playbooks", "playbooks.cli", "playbooks.jobs", "playbooks.ssh"),
     },
     "playbooks.data": {
         *("launch", "launch.client", "launch.data", "launch.job", "launch.jobfile", "launch.remote.base"),
@@ -164,6 +168,7 @@ ARROWS: dict[str, set[str]] = {
         *("launch.remote.base", "launch.remote.mpi"),
     },
     "launch.launchers": {"launch", "launch.job.rank_env", "launch.remote.base", "launch.remote.mpi"},
+    "launch.report": {"launch", "launch.client", "launch.remote.base", "launch.remote.sample"},
     "launch.results": {"launch", "launch.client", "launch.remote.base", "launch.remote.collect"},
     "launch.scaling": {"launch", "launch.remote.base"},
     "launch.remote": _NODE_CODE,

@@ -126,7 +126,10 @@ def _watch(
     positional=["job"],
 )
 def job(context: Context, job: str, stack: str | None = None, json: bool = False) -> None:
-    """Show one job in full: its state, when and where it ran, how its ranks ended."""
+    """Show one job in full: its state, when and where it ran, how its ranks ended, what its time went to.
+
+    Goodput is the part of its time in steps that were kept; advice names what costs much of it.
+    """
     from launch.client.query import show_job
     from playbooks.jobs.handle import choose_job
     from playbooks.ssh.connection import Cluster
@@ -148,6 +151,8 @@ def job(context: Context, job: str, stack: str | None = None, json: bool = False
     if json:
         output.as_json(report)
     else:
+        from launch.report.summary import summary
         from playbooks.jobs.tables import job_text
+        from playbooks.observe.job_facts import job_facts
 
-        output.result(job_text(report).rstrip("\n"))
+        output.result((job_text(report) + summary(job_facts(report))).rstrip("\n"))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from launch.client.events import JobState
 from launch.client.query import Happening, JobReport, RankEnd
+from launch.durations import span
 from launch.nodeset import fold, ranges
 from launch.numbers import counted
 from launch.remote.base.health_records import Finding
@@ -27,7 +28,6 @@ __all__ = [
     "job_text",
     "moment",
     "not_started_text",
-    "span",
     "took",
     "waiting",
 ]
@@ -35,8 +35,6 @@ __all__ = [
 RANK = ("job", "state", "exit", "took", "waits for", "nodes", "started", "ranks", "restarts")
 """Columns of the list of jobs by importance: a narrow terminal gets the first that fit."""
 _ID = re.compile(r"\S+-\d{8}-\d{6}-([0-9a-f]{4})")
-_MINUTES = 600
-"""Seconds from which a duration is printed in hours, minutes and seconds."""
 _AHEAD = 2
 """Number of jobs that the list names of those that one waits for."""
 
@@ -297,12 +295,3 @@ def took(state: JobState, now: datetime | None = None) -> str:
     if state.started is None:
         return ""
     return span(((state.ended or now or datetime.now(UTC)) - state.started).total_seconds())
-
-
-def span(seconds: float) -> str:
-    """Return a duration as text.
-
-    >>> span(19.26), span(7384)
-    ('19.3 s', '2:03:04')
-    """
-    return f"{seconds:.1f} s" if seconds < _MINUTES else str(timedelta(seconds=round(seconds)))

@@ -1,1 +1,1 @@
-"""Tasks that show operators what runs: its nodes and ranks, how well it scales, and why it hangs."""
+"""Tasks that show operators what runs and what ran: nodes and ranks, phases, scaling, and why a job hangs."""

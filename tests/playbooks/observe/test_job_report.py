@@ -1,0 +1,110 @@
+"""``fab report`` and the end of ``fab job``, over a head that answers with fixed records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from invoke.context import Context
+from invoke.exceptions import Exit
+
+from infra.inventory import Inventory, Node
+from infra.preflight import prices
+from infra.preflight.prices import Prices
+from playbooks.jobs import show
+from playbooks.jobs.location import Place
+from playbooks.observe import job_report
+from playbooks.project import Stack
+from tests.launch.report.sample_job import report as sample_report
+
+HEAD = Node("node000000", 0, "", "", 1, 8, "running")
+JOB = "train-20260301-120000-0f3a"
+Task = Callable[..., str]
+
+
+@pytest.fixture
+def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Task:
+    """Runs a task in a folder of its own; returns its stdout."""
+    monkeypatch.chdir(tmp_path)
+    inventory = Inventory("dev", "Standard_ND96asr_v4", "westeurope", "me", (HEAD,))
+    for module in (show, job_report):
+        monkeypatch.setattr(module, "open_from", lambda *_: Stack("dev", tmp_path, {}))
+    monkeypatch.setattr(Stack, "saved", lambda _: inventory)
+    monkeypatch.setattr(Stack, "settings", lambda _: {"ranklift:vmSize": "Standard_ND96asr_v4"})
+    monkeypatch.setattr("playbooks.jobs.location.find_job", lambda *_: Place(HEAD, "abc"))
+    monkeypatch.setattr(show, "find_job", lambda *_: Place(HEAD, "abc"))
+    cluster = SimpleNamespace(host=lambda _: None)
+    monkeypatch.setattr("playbooks.ssh.connection.Cluster", lambda *_: nullcontext(cluster))
+    monkeypatch.setattr("launch.client.query.show_job", lambda *_, **__: sample_report())
+    monkeypatch.setattr(prices, "vm_prices", lambda *_: Prices(regular=27.197))
+
+    def run(name: str, **given: object) -> str:
+        body = {"report": job_report.report, "job": show.job}[name].body
+        body(Context(), JOB, **given)
+        return capsys.readouterr().out
+
+    return run
+
+
+def refusal(task: Task, capsys: pytest.CaptureFixture[str], **given: object) -> str:
+    with pytest.raises(Exit) as caught:
+        task("report", **given)
+    assert caught.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_the_report_is_a_file_named_after_the_job(task: Task, tmp_path: Path) -> None:
+    assert task("report") == f"report-{JOB}.html\n"
+    text = (tmp_path / f"report-{JOB}.html").read_text()
+    assert text.startswith("<!DOCTYPE html>")
+    assert "at 27.20 USD an hour each, the regular list price" in text
+
+
+def test_json_names_the_file(task: Task) -> None:
+    assert json.loads(task("report", output="one.html", json=True)) == {"report": "one.html"}
+
+
+def test_a_file_that_exists_is_kept_unless_it_may_be_replaced(
+    task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.html").write_text("mine")
+    words = "--output = 'mine.html': exists already; give another file, or --overwrite"
+    assert words in refusal(task, capsys, output="mine.html")
+    assert (tmp_path / "mine.html").read_text() == "mine"
+    task("report", output="mine.html", overwrite=True)
+    assert (tmp_path / "mine.html").read_text().startswith("<!DOCTYPE")
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [(".", "is a folder; give the name of a file"), ("no/such.html", "has no folder; make no first")],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_the_head_is_asked(
+    task: Task,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    output: str,
+    words: str,
+) -> None:
+    monkeypatch.setattr("launch.client.query.show_job", lambda *_, **__: pytest.fail("was asked"))
+    assert words in refusal(task, capsys, output=output)
+
+
+def test_a_price_that_is_not_found_leaves_the_cost_unknown_with_the_reason(
+    task: Task, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(prices, "vm_prices", lambda *_: Prices())
+    task("report", output="one.html")
+    words = "Cost: unknown: the price list has no regular price of Standard_ND96asr_v4 there"
+    assert words in (tmp_path / "one.html").read_text()
+
+
+def test_a_job_is_shown_with_its_phases_goodput_and_advice(task: Task) -> None:
+    text = task("job")
+    assert "\nphases\n  environment made        62.0 s\n" in text
+    assert "\ngoodput   unknown: nothing was sampled\n" in text
+    assert "\nadvice    its environment took 62.0 s of 275.0 s" in text
