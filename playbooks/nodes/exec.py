@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from invoke.context import Context
 from invoke.exceptions import Exit
@@ -20,9 +22,15 @@ from playbooks.nodes.choose import choose_nodes
 from playbooks.project import Stack
 from playbooks.ssh.fanout import LIMIT, fan_out_hosts
 
+if TYPE_CHECKING:
+    from playbooks.ssh.connection import SshHost
+
 __all__ = ["execute", "run_on"]
 
 _STDIN = 0
+_TERM_S, _KILL_S = 1.0, 0.5
+"""After Ctrl-C, seconds until SIGKILL and until the end of the wait for it."""
+_POLL_S = 0.02
 
 
 @command(
@@ -50,7 +58,8 @@ def execute(
 
     Of each node's stdout and stderr the last MiB is kept; what came before it is counted. A single node gets
     stdin, unless that is a terminal; several nodes refuse a stdin that has data.
-    The exit status is the command's own where all failures agree, else 1.
+    The exit status is the command's own where all failures agree, else 1. Ctrl-C ends the command on
+    all nodes, and names those that had not answered.
     """
     limit = None if timeout is None else seconds("--timeout", timeout)
     if not line.strip():
@@ -95,16 +104,43 @@ def run_on(
     """
     from playbooks.ssh.connection import Cluster
 
+    answered = set[str]()
     with Cluster(inventory, stack.folder) as cluster:
-        # The connection's own limit comes first: its error says more than the fan-out's.
-        return fan_out_hosts(
-            cluster.host,
-            nodes,
-            lambda host: host.run_tail(line, stdin=stdin, timeout=timeout),
-            what=line,
-            limit=fanout,
-            timeout=None if timeout is None else timeout + 1,
-        )
+        try:
+            # The connection's own limit comes first: its error says more than the fan-out's.
+            return fan_out_hosts(
+                cluster.host,
+                nodes,
+                lambda host: host.run_tail(line, stdin=stdin, timeout=timeout),
+                what=line,
+                limit=fanout,
+                timeout=None if timeout is None else timeout + 1,
+                on_result=lambda name, _: answered.add(name),
+            )
+        except KeyboardInterrupt:
+            _end_command([cluster.host(node) for node in nodes if node.name not in answered])
+            raise
+
+
+def _end_command(hosts: Sequence[SshHost]) -> None:
+    """End the command on ``hosts`` by SIGTERM, after a second by SIGKILL; report where it may still run."""
+    for host in hosts:
+        host.command.end("TERM")
+    output.progress(f"no answer yet from {fold(host.name for host in hosts)}: the command is ended there")
+    running = _wait(hosts, _TERM_S)
+    for host in running:
+        host.command.end("KILL")
+    running = _wait(running, _KILL_S)
+    if running:
+        output.progress(f"it may still run on {fold(host.name for host in running)}")
+
+
+def _wait(hosts: Sequence[SshHost], limit: float) -> list[SshHost]:
+    """Wait until the command has ended on all ``hosts``, ``limit`` seconds at most; return the others."""
+    deadline = time.monotonic() + limit
+    while (running := [host for host in hosts if host.command.is_running]) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+    return running
 
 
 def _stdin(nodes: Sequence[Node]) -> int | None:

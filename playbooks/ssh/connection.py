@@ -7,8 +7,6 @@ stack's own user key is offered.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import logging
 import shlex
 import signal
@@ -32,8 +30,10 @@ from launch.host import Completed
 from launch.remote.base import timing
 from playbooks.ssh.exchange import DeadlinePassed, Tail, exchange
 from playbooks.ssh.fanout import fan_out
+from playbooks.ssh.pins import read_pins
+from playbooks.ssh.user_command import UserCommand
 
-__all__ = ["ANSWER_BYTES", "Cluster", "SshHost", "read_pins", "shell_command"]
+__all__ = ["ANSWER_BYTES", "Cluster", "SshHost", "shell_command"]
 
 SSH_PORT = 22
 ANSWER_BYTES = 64 << 20
@@ -58,32 +58,6 @@ def shell_command(command: Sequence[str] | str) -> bytes:
     if "\0" in line:
         raise InputError("command", line, "holds a NUL byte", "pass such data through a file")
     return line.encode("utf-8", "surrogateescape")
-
-
-def read_pins(path: Path) -> dict[str, paramiko.PKey]:
-    """Return the pinned host key of each name in a known_hosts file.
-
-    Raises :class:`~launch.errors.InputError` naming the line that cannot be read.
-    """
-    pins: dict[str, paramiko.PKey] = {}
-    decoded: dict[str, paramiko.PKey] = {}
-    for number, line in enumerate(path.read_text(errors="backslashreplace").splitlines(), start=1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        try:
-            names, _, text = line.split()[:3]
-            # Every node of a stack has the same key: decode it once, not 300 times.
-            key = decoded.get(text) or paramiko.Ed25519Key(data=base64.b64decode(text, validate=True))
-        except (ValueError, binascii.Error, paramiko.SSHException) as error:
-            raise InputError(
-                f"{path}, line {number}",
-                line[:60],
-                f"not an ed25519 host key ({error})",
-                "run `fab status`",
-            ) from None
-        decoded[text] = key
-        pins.update(dict.fromkeys(names.split(","), key))
-    return pins
 
 
 class Cluster:
@@ -128,7 +102,8 @@ class Cluster:
 class SshHost:
     """Implements :class:`launch.host.Host` over ssh.
 
-    Ending early (a time limit, Ctrl-C) closes the channel only: the remote command continues.
+    Ending early (a time limit, Ctrl-C) closes the channel only: the remote command continues, unless
+    :attr:`command` is ended.
     """
 
     def __init__(self, node: Node, user: str, key: paramiko.PKey, pin: paramiko.PKey | None) -> None:
@@ -137,6 +112,8 @@ class SshHost:
         self._connection: Connection | None = None
         self._started: list[paramiko.Channel] = []  # paramiko closes a channel that nobody refers to
         self._opening = threading.Lock()
+        self.command = UserCommand()
+        """What :meth:`run_tail` runs."""
 
     def __enter__(self) -> SshHost:
         """Return the host, which closes its connection at the end."""
@@ -178,7 +155,12 @@ class SshHost:
         Keeps :data:`~playbooks.ssh.exchange.KEPT_BYTES`; the result has the number of bytes before.
         """
         tail = Tail()
-        completed = self.stream(line, tail.add, stdin=stdin, timeout=timeout)
+        try:
+            completed = self.stream(
+                line, tail.add, stdin=stdin, timeout=timeout, on_start=self.command.on_start
+            )
+        finally:
+            self.command.on_end()
         stdout = tail.end()
         return replace(completed, stdout=stdout, stdout_left_out=tail.left_out)
 
@@ -189,6 +171,7 @@ class SshHost:
         *,
         stdin: bytes | IO[bytes] | int | None = None,
         timeout: float | None = None,
+        on_start: Callable[[paramiko.Channel], None] = lambda _: None,
     ) -> Completed:
         """Run as :meth:`run` does, but pass stdout to ``on_stdout`` as it comes; the result has none.
 
@@ -203,6 +186,7 @@ class SshHost:
         try:
             with self._errors():
                 channel.exec_command(line)
+                on_start(channel)
             return self._finish(channel, step, on_stdout, stdin, deadline, timeout)
         finally:
             channel.close()

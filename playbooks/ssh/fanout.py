@@ -106,6 +106,7 @@ def fan_out_hosts(
     what: str,
     limit: int = LIMIT,
     timeout: float | None = None,
+    on_result: Callable[[str, Result | Exception], None] | None = None,
 ) -> dict[str, Result | Exception]:
     """Call ``work(host)`` for every node's host as :func:`fan_out` does; close each connection after it."""
     by_name = {node.name: node for node in nodes}
@@ -114,7 +115,7 @@ def fan_out_hosts(
         with connect(by_name[name]) as host:
             return work(host)
 
-    return fan_out(work_on, by_name, what=what, limit=limit, timeout=timeout)
+    return fan_out(work_on, by_name, what=what, limit=limit, timeout=timeout, on_result=on_result)
 
 
 def ask_all(

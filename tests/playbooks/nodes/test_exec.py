@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import resource
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -146,3 +148,72 @@ def test_data_that_comes_too_late_to_be_refused_is_reported(workplace: Path) -> 
         done = execute(workplace, f"touch '{begun}'; sleep 2", stdin=writer.stdout)
     assert done.returncode == 0
     assert b"stdin was not passed on" in done.stderr
+
+
+@contextmanager
+def running(workplace: Path, line: str) -> Iterator[subprocess.Popen[str]]:
+    """``fab exec`` of a line that has begun on every node: each makes a file, named like its process."""
+    begun = workplace / "begun"
+    begun.mkdir()
+    with subprocess.Popen(
+        [FAB, "exec", f"touch {begun}/$$; {line}"],
+        cwd=workplace,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "RANKLIFT_STACK": "dev"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            until = time.monotonic() + 60
+            while len(list(begun.iterdir())) < 2:
+                assert time.monotonic() < until
+                assert process.poll() is None, process.communicate()
+                time.sleep(0.05)
+            yield process
+        finally:
+            process.kill()
+
+
+def processes_with(mark: str) -> list[str]:
+    """Command lines of this machine's processes that have ``mark``."""
+    found = []
+    for one in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found.append(one.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace"))
+    return [line for line in found if mark in line]
+
+
+def test_ctrl_c_ends_the_command_on_all_nodes_and_names_them(workplace: Path) -> None:
+    with running(workplace, "sleep 7531.1; echo goes on") as process:
+        assert len(processes_with("sleep 7531.1")) >= 2
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        out, err = process.communicate(timeout=60)
+        took = time.monotonic() - began
+    assert (process.returncode, out) == (130, "")
+    assert "no answer yet from node[000000-000001]: the command is ended there\n" in err
+    assert err.endswith("interrupted\n")
+    assert took < 3
+    assert processes_with("sleep 7531.1") == []
+
+
+def test_nodes_that_answered_before_ctrl_c_are_not_named(workplace: Path) -> None:
+    with running(workplace, f"mkdir {workplace}/first 2>/dev/null || sleep 7532.1") as process:
+        time.sleep(1)  # until its answer is here
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert "no answer yet from node00000" in err
+    assert "node[" not in err
+
+
+def test_ctrl_c_ends_a_command_that_ignores_sigterm(workplace: Path) -> None:
+    with running(workplace, "trap '' TERM; echo 7533.1; while :; do sleep 0.1; done") as process:
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        _, err = process.communicate(timeout=60)
+        took = time.monotonic() - began
+    assert process.returncode == 130
+    assert "may still run" not in err
+    assert took < 3
+    assert processes_with("echo 7533.1") == []

@@ -20,7 +20,8 @@ from launch.errors import GiveUpError, HostKeyChanged, InputError, NodeUnreachab
 from launch.host import Completed
 from launch.remote.base import timing
 from playbooks.ssh import connection, exchange
-from playbooks.ssh.connection import Cluster, SshHost, read_pins
+from playbooks.ssh.connection import Cluster, SshHost
+from playbooks.ssh.pins import read_pins
 from tests.playbooks.server import SshServer, free_port, make_key, save_stack
 
 
