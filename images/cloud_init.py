@@ -186,11 +186,17 @@ def agent_files() -> dict[str, str]:
 
 
 def _imported(source: str) -> list[str]:
-    """Return the modules of ``launch.remote`` that a source imports, each named by its whole name."""
+    """Return the modules of ``launch.remote`` that a source imports as it runs, each by its whole name."""
     found = []
-    for node in ast.walk(ast.parse(source)):
+    tree = ast.parse(source)
+    tree.body = [node for node in tree.body if not (isinstance(node, ast.If) and _names_types(node.test))]
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("launch.remote."):
             named = node.module or ""
             is_room = resources.files("launch.remote").joinpath(*named.split(".")[2:]).is_dir()
             found += [f"{named}.{alias.name}" for alias in node.names] if is_room else [named]
     return found
+
+
+def _names_types(test: ast.expr) -> bool:
+    return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"

@@ -7,7 +7,7 @@ __all__ = ["ARROWS", "FOR_ALL"]
 FOR_ALL = {"launch.errors", "launch.nodeset", "launch.numbers"}
 _NODE_ROOMS = (
     "agent base collect data environment environment.conda head health log mpi node node.runtimes probe "
-    "sample store"
+    "metrics sample store"
 )
 _NODE_CODE = {"launch.remote", *(f"launch.remote.{room}" for room in _NODE_ROOMS.split())}
 _STACK = {"infra", "infra.arm", "infra.config", "infra.preflight"}
@@ -74,9 +74,10 @@ ARROWS: dict[str, set[str]] = {
         *("playbooks.nodes", "playbooks.ssh", "playbooks.stack"),
     },
     "playbooks.observe": {
-        *("launch", "launch.client", "launch.jobfile", "launch.remote.base", "launch.scaling"),
-        *("infra.arm", "infra.inventory", "infra.preflight.prices"),
+        *("launch", "launch.client", "launch.jobfile", "launch.remote.base", "launch.remote.metrics"),
+        *("launch.scaling", "infra.arm", "infra.inventory", "infra.preflight.prices", "infra.preflight.usage"),
         *("playbooks", "playbooks.cli", "playbooks.jobs", "playbooks.nodes", "playbooks.ssh"),
+        "playbooks.stack",
     },
     "playbooks.stack": {
         *("launch", "launch.client", "launch.code", "launch.remote.base", "launch.remote.node"),
@@ -187,6 +188,7 @@ ARROWS: dict[str, set[str]] = {
         *("launch.remote.node.runtimes", "launch.remote.probe", "launch.remote.sample"),
     },
     "launch.remote.head.runners": {"launch.remote.base", "launch.remote.log", "launch.remote.mpi"},
+    "launch.remote.metrics": {"launch.remote.agent.activity", "launch.remote.sample.sample_records"},
     "launch.remote.node": {"launch.remote.base", "launch.remote.node.runtimes", "launch.remote.sample"},
     "launch.remote.probe": {"launch.remote.base", "launch.remote.log", "launch.remote.mpi"},
     "launch.remote.node.runtimes": {"launch.remote.base", "launch.remote.mpi", "launch.remote.node"},

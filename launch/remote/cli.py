@@ -80,6 +80,18 @@ def _answer(value: Mapping[str, object]) -> int:
     return 0
 
 
+def _metrics() -> int:
+    from launch.remote.metrics import head_metrics
+
+    return _answer(head_metrics.head_metrics(os.path.expanduser("~/.ranklift"), time.time()))
+
+
+def _serve_metrics(*words: str) -> int:
+    from launch.remote.metrics import node_service
+
+    return node_service.main(list(words))
+
+
 def _list(last: str = "") -> int:
     from launch.remote.head import query
 
@@ -349,6 +361,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "files": _list_files,
     "follow": _follow,
     "list": _list,
+    "metrics": _metrics,
     "mpi": _mpi,
     "relay": _relay,
     "release": _release,
@@ -358,6 +371,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "sample-gpus": _sample_gpus,
     "samples": _samples,
     "send": _send_files,
+    "serve-metrics": _serve_metrics,
     "show": _show,
     "slots": _slots,
     "stage": _stage,

@@ -15,7 +15,7 @@ from playbooks.project import Stack
 if TYPE_CHECKING:
     from infra.preflight.usage import Account
 
-__all__ = ["account", "report_left"]
+__all__ = ["account", "query_account", "report_left"]
 
 _RETAIN, _ACCOUNT = "ranklift:retainData", "ranklift:storageAccountId"
 
@@ -35,7 +35,7 @@ def account(context: Context, stack: str | None = None, json: bool = False) -> N
     from playbooks.stack.cost_tables import print_account
 
     chosen = open_from(context, stack)
-    found = _compared(chosen, _query(chosen, None if stack is None else chosen.short_name))
+    found = _compared(chosen, query_account(chosen, None if stack is None else chosen.short_name))
     if json:
         output.as_json(found)
     else:
@@ -49,7 +49,7 @@ def report_left(stack: Stack, *, json: bool = False) -> bool:
     """
     from playbooks.stack.cost_tables import print_left
 
-    found = _query(stack, stack.short_name)
+    found = query_account(stack, stack.short_name)
     if json:
         output.as_json(found)
     else:
@@ -57,7 +57,7 @@ def report_left(stack: Stack, *, json: bool = False) -> bool:
     return not found.left
 
 
-def _query(stack: Stack, only: str | None) -> Account:
+def query_account(stack: Stack, only: str | None) -> Account:
     """Return what carries a stack's tag in the subscription; what ``retainData`` keeps is marked."""
     from infra.arm.rest import management, retail_prices
     from infra.arm.subscription import KEY, subscription_of

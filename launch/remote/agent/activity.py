@@ -13,9 +13,9 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from launch.remote.base.records import Process, QueueEntry
 
-__all__ = ["Activity", "end_jobs", "keep_room", "overwrite", "replace", "sweep"]
+__all__ = ["Activity", "end_jobs", "is_alive", "keep_room", "overwrite", "replace", "sweep"]
 
 _ROOM = 4096
 _ROOM_NAME = ".reserve"
@@ -72,10 +72,10 @@ class Activity:
         except OSError:
             return 0
 
-    def _queue(self) -> list[dict[str, Any]]:
+    def _queue(self) -> list[QueueEntry]:
         try:
             with open(f"{self._folder}/queue.json", encoding="utf-8") as file:
-                return [entry for entry in json.load(file) if _is_alive(entry["process"])]
+                return [entry for entry in json.load(file) if is_alive(entry["process"])]
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return []
 
@@ -106,7 +106,7 @@ class Activity:
         return False
 
 
-def _is_alive(process: dict[str, Any]) -> bool:
+def is_alive(process: Process) -> bool:
     """Return whether the process still runs that :func:`launch.remote.base.job_dir.identity` described."""
     try:
         with open(f"/proc/{int(process['pid'])}/stat", "rb") as file:

@@ -1,0 +1,51 @@
+"""Types of what metrics are made of: a head's jobs with their newest samples, and facts of the cluster."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Optional, TypedDict  # noqa: UP035  (nodes may run Python 3.8)
+
+from launch.remote.sample.sample_records import LiveNode, LiveRank
+
+__all__ = ["ClusterFacts", "HeadMetrics", "JobMetrics"]
+
+# ruff: noqa: UP006, UP045  (these annotations may be evaluated)
+
+
+class JobMetrics(TypedDict):
+    """A job by its state, and its newest samples while it runs."""
+
+    job: str
+    name: str
+    kind: str
+    state: str
+    """LOST for a job whose supervisor is gone, whatever state.json has."""
+    created: float
+    """Unix seconds, as the next two."""
+    started: Optional[float]
+    ended: Optional[float]
+    exit_status: Optional[int]
+    nodes: int
+    ranks: int
+    restarts: int
+    live_nodes: Dict[str, LiveNode]
+    live_ranks: Dict[str, LiveRank]
+
+
+class HeadMetrics(TypedDict):
+    """All that one head knows."""
+
+    now: float
+    """Unix seconds by the head's clock, by which its samples have their times."""
+    jobs: List[JobMetrics]
+
+
+class ClusterFacts(TypedDict):
+    """Facts of the cluster that no head's records hold; None for what is unknown where metrics are made."""
+
+    stack: str
+    size: str
+    location: str
+    answers: Optional[Dict[str, bool]]
+    """By node, whether it answered."""
+    usd_per_hour: Optional[float]
+    usd: Optional[float]

@@ -1,0 +1,135 @@
+"""The metrics of a whole cluster: gathered from the jobs' heads over ssh, with what the account costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from infra.inventory import Inventory
+from launch.client.rpc import ask, version_there
+from launch.errors import GiveUpError, ManyNodesError, RankliftError
+from launch.host import Host
+from launch.remote.metrics.exposition import exposition
+from launch.remote.metrics.metrics_records import ClusterFacts, HeadMetrics
+from playbooks.project import Stack
+from playbooks.ssh.connection import Cluster
+from playbooks.ssh.fanout import fan_out_hosts
+
+if TYPE_CHECKING:
+    from infra.preflight.usage import Account
+
+__all__ = ["FRESH_S", "ClusterMetrics", "cost_so_far"]
+
+FRESH_S = 5.0
+"""Seconds for which an answer is given again: a second reader costs the nodes nothing."""
+_NODE_S = 8.0
+"""Limit of one node's answer, within the 10 s that Prometheus waits by default (scrape_timeout)."""
+_COST_S = 600.0
+"""Seconds between two queries of the account: a price list changes once a month."""
+_HOUR_S = 3600.0
+
+
+class ClusterMetrics:
+    """The metrics of a stack as text; its connections stay open until :meth:`close`."""
+
+    def __init__(self, stack: Stack, report: Callable[[str], None]) -> None:
+        """Report in words, once each, which nodes do not answer and why a cost is unknown."""
+        self._stack, self._report = stack, report
+        self._inventory = stack.saved()
+        self._cluster = Cluster(self._inventory, stack.folder)
+        self._text, self._made = "", -FRESH_S
+        self._account: Account | None = None
+        self._queried = -_COST_S
+        self._reported: dict[str, str] = {}
+        self.failure: ManyNodesError | None = None
+        """The error of the nodes that did not answer the last time."""
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._cluster.close()
+
+    def text(self) -> str:
+        """Return the text, at most :data:`FRESH_S` old. Raise RankliftError where no node is known."""
+        if time.monotonic() - self._made >= FRESH_S:
+            self._text, self._made = self._gathered(), time.monotonic()
+        return self._text
+
+    def _gathered(self) -> str:
+        inventory = self._stack.saved()
+        if inventory != self._inventory:  # `fab up`, scale and replace write it
+            self._cluster.close()
+            self._inventory, self._cluster = inventory, Cluster(inventory, self._stack.folder)
+        answers = fan_out_hosts(
+            lambda node: nullcontext(self._cluster.host(node)),
+            inventory.nodes,
+            _query,
+            what="reading its metrics",
+            timeout=_NODE_S,
+        )
+        failed = any(isinstance(answer, Exception) for answer in answers.values())
+        self.failure = ManyNodesError("reading metrics", answers) if failed else None
+        self._report_once("nodes", str(self.failure or ""))
+        heads = [one for one in answers.values() if not isinstance(one, Exception) and one is not None]
+        return exposition(heads, self._facts(inventory, answers))
+
+    def _facts(self, inventory: Inventory, answers: Mapping[str, object]) -> ClusterFacts:
+        self._read_account()
+        hourly, total = (None, None)
+        if self._account is not None:
+            hourly, total = cost_so_far(self._account, datetime.now(UTC))
+        return {
+            "stack": self._stack.short_name,
+            "size": inventory.size,
+            "location": inventory.location,
+            "answers": {name: not isinstance(answer, Exception) for name, answer in answers.items()},
+            "usd_per_hour": hourly,
+            "usd": total,
+        }
+
+    def _read_account(self) -> None:
+        """Query what exists and its prices, every ten minutes; keep the last answer if Azure gives none."""
+        from playbooks.stack.account import query_account
+
+        if time.monotonic() - self._queried < _COST_S:
+            return
+        self._queried = time.monotonic()
+        try:
+            self._account = query_account(self._stack, self._stack.short_name)
+        except RankliftError as error:
+            self._report_once("cost", f"the cost so far is unknown: {error}")
+        else:
+            self._report_once("cost", "")
+
+    def _report_once(self, topic: str, text: str) -> None:
+        if text and text != self._reported.get(topic):
+            self._report(text)
+        self._reported[topic] = text
+
+
+def cost_so_far(account: Account, now: datetime) -> tuple[float, float]:
+    """Return USD per hour of all resources with a known price, and USD since each of them was created.
+
+    What was removed since is not in it, and a scale set counts with its present number of nodes all the time.
+    """
+    total = sum(
+        one.per_hour * max(0.0, (now - one.created).total_seconds()) / _HOUR_S
+        for one in account.things
+        if one.stack is not None and one.per_hour and one.created is not None
+    )
+    return account.per_hour, total
+
+
+def _query(host: Host) -> HeadMetrics | None:
+    """Return what the node knows as a head; None for one on which no job was ever launched."""
+    remote = version_there(host, None, _NODE_S, with_jobs=True)
+    if remote is None:
+        return None
+    found = ask(HeadMetrics, host, remote, "metrics", timeout=_NODE_S)
+    try:
+        exposition([found])
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise GiveUpError(f"{host.name}: its answer is not one of metrics: {error!r:.100}") from None
+    return found

@@ -1,0 +1,1 @@
+"""Metrics of a head's records, and their service."""

@@ -1,0 +1,190 @@
+"""The one page, and whoever else comes to its port."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from launch.remote.metrics import http_page
+from launch.remote.metrics.http_page import CONNECTIONS, REQUEST_BYTES, Unavailable, listen, serve
+from launch.remote.metrics.metrics_records import HeadMetrics
+from launch.remote.metrics.node_service import Page, own_address
+from tests.launch.remote.metrics.known_heads import cluster
+
+KIND = "text/plain; version=0.0.4; charset=utf-8"
+Served = Callable[..., int]
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    """Serves a page; returns the port."""
+    ending, threads = threading.Event(), []
+
+    def begin(page: Callable[[], bytes] = lambda: b"up 1\n", hosts: tuple[str, ...] = ()) -> int:
+        listener = listen("127.0.0.1", 0)
+
+        def run() -> None:
+            with listener:
+                serve(listener, page, KIND, hosts, ending.is_set)
+
+        threads.append(threading.Thread(target=run))
+        threads[-1].start()
+        return int(listener.getsockname()[1])
+
+    yield begin
+    ending.set()
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def ask(port: int, method: str = "GET", path: str = "/metrics", **headers: str) -> tuple[int, str, bytes]:
+    link = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        link.request(method, path, headers=headers)
+        answer = link.getresponse()
+        return answer.status, answer.headers["Content-Type"], answer.read()
+    finally:
+        link.close()
+
+
+def raw(port: int, request: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), 10) as link:
+        link.sendall(request)
+        return b"".join(iter(lambda: link.recv(65536), b""))
+
+
+def test_get_metrics_is_the_page(served: Served) -> None:
+    port = served()
+    assert ask(port) == (200, KIND, b"up 1\n")
+    assert ask(port, path="/metrics?collect[]=all")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 404),
+        ("GET", "/metrics/../etc/passwd", 404),
+        ("POST", "/metrics", 405),
+        ("HEAD", "/metrics", 405),
+    ],
+)
+def test_all_else_is_refused(served: Served, method: str, path: str, status: int) -> None:
+    assert ask(served(), method, path)[0] == status
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET /metrics\r\n\r\n", b"400"),
+        (b"GET /metrics HTTP/2.0\r\n\r\n", b"400"),
+        (b"\xff\x00\r\n\r\n", b"400"),
+        (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * REQUEST_BYTES + b"\r\n\r\n", b"431"),
+        (b"x" * (1 << 20), b"431"),
+    ],
+)
+def test_what_is_not_a_request_is_refused_with_a_whole_answer(
+    served: Served, request_: bytes, status: bytes
+) -> None:
+    answer = b""
+    try:
+        answer = raw(served(), request_)
+    except (BrokenPipeError, ConnectionResetError):
+        assert len(request_) > http_page._DRAINED_BYTES  # such a client is not read to its end
+    else:
+        assert answer.startswith(b"HTTP/1.1 " + status)
+
+
+def test_other_names_of_the_address_are_refused_where_one_is_given(served: Served) -> None:
+    port = served(hosts=("localhost:1234", "127.0.0.1:1234"))
+    assert ask(port, Host="localhost:1234")[0] == 200
+    assert ask(port, Host="rebound.example.org:1234")[0] == 403
+    assert raw(port, b"GET /metrics HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 403")
+
+
+def test_silent_clients_block_nobody(served: Served) -> None:
+    port = served()
+    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(3 * CONNECTIONS)]
+    try:
+        began = time.monotonic()
+        assert ask(port)[0] == 200
+        assert time.monotonic() - began < 2
+    finally:
+        for link in silent:
+            link.close()
+
+
+def test_a_client_that_sends_slowly_or_takes_nothing_is_dropped(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_page, "LIMIT_S", 0.3)
+    port = served(lambda: b"x" * (32 << 20))
+    with socket.create_connection(("127.0.0.1", port), 10) as slow:
+        for byte in b"GET /me":
+            time.sleep(0.1)
+            try:
+                slow.send(bytes([byte]))
+            except ConnectionError:
+                break
+        assert slow.recv(1) == b""
+    with socket.create_connection(("127.0.0.1", port), 10) as lazy:
+        lazy.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        time.sleep(1.5)
+        size = 0
+        try:
+            while piece := lazy.recv(1 << 20):
+                size += len(piece)
+        except ConnectionResetError:
+            pass
+        assert size < 32 << 20
+
+
+def test_a_large_page_arrives_whole(served: Served) -> None:
+    page = b"ranklift_x 1\n" * 300_000
+    assert ask(served(lambda: page))[2] == page
+
+
+def test_a_page_that_cannot_be_made_is_no_end(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    errors: list[Exception] = [Unavailable("no node answers"), ValueError("odd")]
+
+    def page() -> bytes:
+        if errors:
+            raise errors.pop(0)
+        return b"up 1\n"
+
+    port = served(page)
+    assert ask(port)[::2] == (503, b"no node answers\n")
+    assert ask(port)[0] == 500
+    assert ask(port)[0] == 200
+    assert "ValueError('odd')" in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_is_an_error() -> None:
+    with listen("127.0.0.1", 0) as first, pytest.raises(OSError, match="in use"):
+        listen("127.0.0.1", first.getsockname()[1])
+
+
+def test_a_node_serves_at_its_address_in_the_subnet() -> None:
+    assert own_address("127.0.0.0/8") == "127.0.0.1"
+    with pytest.raises(OSError, match=r"no address in 127\.9\.9\.0/24"):
+        own_address("127.9.9.0/24")
+
+
+def test_a_nodes_page_is_made_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def made_again(folder: str, now: float) -> HeadMetrics:
+        made.append(folder)
+        return {"now": now, "jobs": []}
+
+    monkeypatch.setattr("launch.remote.metrics.node_service.head_metrics", made_again)
+    page = Page(str(tmp_path), cluster(size="S", location="l", answers=None))
+    assert b'ranklift_cluster_info{stack="dev",size="S",location="l"} 1' in page()
+    assert page() == page()
+    assert made == [str(tmp_path)]

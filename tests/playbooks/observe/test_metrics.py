@@ -1,0 +1,189 @@
+"""The metrics of a cluster, gathered over ssh."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from infra.inventory import load
+from infra.preflight.usage import Account, Thing
+from launch.errors import GiveUpError
+from playbooks.observe import cluster_metrics
+from playbooks.observe.cluster_metrics import ClusterMetrics, cost_so_far
+from playbooks.project import Stack
+from playbooks.stack import account
+from tests.launch.remote.sample_records import sample_state
+from tests.playbooks.server import SshServer, free_port, save_stack
+from tests.playbooks.typed import FAB, ROOT, fab, write_project
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
+    """A node whose job ended just now."""
+    with SshServer(tmp_path_factory.mktemp("sshd")) as running:
+        own = running.folder / "home" / ".ranklift"
+        (own / "remote").mkdir(parents=True)
+        (own / "remote" / "0123456789ab").symlink_to(ROOT / "launch" / "remote")
+        job = own / "jobs" / "train-1"
+        job.mkdir(parents=True)
+        state = sample_state("train-1", state="FAILED", exit_status=9, ended=datetime.now(UTC).timestamp())
+        (job / "state.json").write_text(json.dumps(state))
+        yield running
+
+
+@pytest.fixture
+def project(server: SshServer, tmp_path: Path) -> Path:
+    """A project whose stack has that node and, as instance 1, one that does not answer."""
+    write_project(tmp_path, "dev", fabfile=True)
+    ports = {0: server.port, 1: free_port()}
+    save_stack(tmp_path / ".ranklift" / "dev", ports, server.host_key, server.user_key)
+    return tmp_path
+
+
+@pytest.fixture
+def priced(monkeypatch: pytest.MonkeyPatch) -> None:
+    created = datetime.now(UTC) - timedelta(hours=3)
+    nodes = Thing(id="n", type="t", name="n", group="g", stack="dev", created=created, per_hour=40.0)
+    monkeypatch.setattr(account, "query_account", lambda *_: Account("s", "dev", (nodes,)))
+
+
+def thing(hours: float | None, per_hour: float | None, stack: str | None = "dev") -> Thing:
+    created = None if hours is None else NOW - timedelta(hours=hours)
+    return Thing(id="i", type="t", name="n", group="g", stack=stack, created=created, per_hour=per_hour)
+
+
+def test_the_cost_so_far_is_that_of_what_exists_and_is_known() -> None:
+    things = (thing(10, 4.0), thing(2, 0.05), thing(None, 1.0), thing(5, None), thing(5, 9.0, stack=None))
+    assert cost_so_far(Account("s", "dev", things), NOW) == pytest.approx((5.05, 40.1))
+
+
+@pytest.mark.usefixtures("priced")
+def test_heads_that_answer_and_the_account_are_one_text(project: Path) -> None:
+    reports: list[str] = []
+    made = ClusterMetrics(Stack("dev", project, {}), reports.append)
+    try:
+        lines = made.text().splitlines()
+    finally:
+        made.close()
+    assert 'ranklift_job_state{job_id="train-1",state="failed"} 1' in lines
+    assert 'ranklift_cluster_node_up{node="node000000"} 1' in lines
+    assert 'ranklift_cluster_node_up{node="node000001"} 0' in lines
+    assert "ranklift_cluster_nodes 2" in lines
+    assert "ranklift_cluster_price_usd_per_hour 40" in lines
+    (cost,) = [float(line.split()[1]) for line in lines if line.startswith("ranklift_cluster_cost_usd ")]
+    assert cost == pytest.approx(120, abs=0.5)
+    assert set(made.failure.errors) == {"node000001"} if made.failure else False
+    assert reports == [str(made.failure)]
+
+
+def test_a_text_is_used_again_and_a_silent_node_reported_once(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_: object) -> Account:
+        raise GiveUpError("no one is signed in")
+
+    monkeypatch.setattr(account, "query_account", unknown)
+    reports: list[str] = []
+    made = ClusterMetrics(Stack("dev", project, {}), reports.append)
+    try:
+        first = made.text()
+        assert "usd" not in first
+        assert made.text() is first
+        monkeypatch.setattr(cluster_metrics, "FRESH_S", 0.0)
+        assert made.text() is not first
+    finally:
+        made.close()
+    assert reports == [str(made.failure), "the cost so far is unknown: no one is signed in"]
+
+
+@pytest.mark.usefixtures("priced")
+def test_nodes_that_come_later_are_asked(
+    server: SshServer, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_metrics, "FRESH_S", 0.0)
+    made = ClusterMetrics(Stack("dev", project, {}), lambda _: None)
+    try:
+        assert "ranklift_cluster_nodes 2" in made.text()
+        folder = project / ".ranklift" / "dev"
+        save_stack(folder, {0: server.port}, server.host_key, server.user_key)
+        assert "ranklift_cluster_nodes 1" in made.text()
+        assert made.failure is None
+    finally:
+        made.close()
+    assert len(load(folder).nodes) == 1
+
+
+@pytest.mark.usefixtures("priced")
+def test_an_answer_that_is_none_is_its_nodes_fault(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_metrics, "ask", lambda *_, **__: {"now": 1.0, "jobs": [{"job": 7}]})
+    made = ClusterMetrics(Stack("dev", project, {}), lambda _: None)
+    try:
+        assert 'ranklift_cluster_node_up{node="node000000"} 0' in made.text()
+    finally:
+        made.close()
+    assert "its answer is not one of metrics" in str(made.failure)
+
+
+def test_once_prints_what_is_known_and_ends_with_the_error_of_silent_nodes(project: Path) -> None:
+    ran = fab(project, "metrics", "--once")
+    assert ran.returncode == 1
+    assert 'ranklift_job_exit_status{job_id="train-1"} 9\n' in ran.stdout
+    assert "error: reading metrics failed on 1 of 2 nodes\nnode000001: " in ran.stderr
+
+
+def test_a_port_that_is_taken_is_refused_by_number_before_anything_is_asked(project: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ran = fab(project, "metrics", "--port", str(port))
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == (
+        f"error: --port = {port}: cannot be served at 127.0.0.1: Address already in use; "
+        "give another --port, or end what has this one\n"
+    )
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "http", "-1"])
+def test_what_is_not_a_port_is_refused(project: Path, port: str) -> None:
+    ran = fab(project, "metrics", f"--port={port}")
+    assert ran.returncode == 2
+    assert "--port" in ran.stderr
+    assert "give a port from 1 to 65535" in ran.stderr
+
+
+def test_it_serves_under_its_own_address_until_ctrl_c(project: Path) -> None:
+    port = free_port()
+    with subprocess.Popen(
+        [FAB, "metrics", "--port", str(port)],
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "RANKLIFT_STACK": "dev"},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stderr is not None
+        try:
+            assert running.stderr.readline() == f"serving http://127.0.0.1:{port}/metrics until Ctrl-C\n"
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+                assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+                assert b'ranklift_job_state{job_id="train-1",state="failed"} 1\n' in answer.read()
+            rebound = urllib.request.Request(
+                f"http://127.0.0.1:{port}/metrics", headers={"Host": f"evil.example:{port}"}
+            )
+            with pytest.raises(urllib.error.HTTPError, match="403"):
+                urllib.request.urlopen(rebound, timeout=60)
+        finally:
+            running.send_signal(signal.SIGINT)
+            _, rest = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "Traceback" not in rest
