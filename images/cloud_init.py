@@ -16,6 +16,7 @@ from launch.errors import InputError
 
 __all__ = [
     "TEMPORARY_DISK",
+    "MetricsService",
     "NodeSetup",
     "agent_files",
     "cloud_config",
@@ -73,6 +74,16 @@ APT::Periodic::Unattended-Upgrade "0";
 """
 
 
+@dataclass(frozen=True, slots=True)
+class MetricsService:
+    """Where a node serves metrics, and what these say of the cluster."""
+
+    port: int
+    stack: str
+    size: str
+    location: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSetup:
     """Input of a node's first boot. ``repr`` shows no private key."""
@@ -93,6 +104,8 @@ class NodeSetup:
     """Mounted on every node, if given."""
     nvme: bool = False
     """Join the local NVMe disks to one at ``/mnt/resource_nvme`` (:class:`catalogue.size.Size`)."""
+    metrics: MetricsService | None = None
+    """Served on every node, if given."""
     steps: tuple[Step, ...] = ()
     """What a node that boots plain Ubuntu runs besides (:func:`images.steps.steps`); it then reboots."""
 
@@ -113,6 +126,12 @@ def cloud_config(setup: NodeSetup) -> str:
         no_upgrades=_NO_UPGRADES,
         agent=agent_files(),
         watch_unit=render("ranklift-watch.service.j2", user=setup.user),
+        metrics_script=render("scripts/serve-metrics.sh"),
+        metrics_unit=render(
+            "ranklift-metrics.service.j2", user=setup.user, subnet=setup.subnet_prefix, metrics=setup.metrics
+        )
+        if setup.metrics
+        else "",
         cache_script=render("scripts/local-cache.sh"),
         cache_unit=render("scripts/ranklift-cache.service.j2", user=setup.user),
         nvme_script=render("scripts/nvme-raid.sh"),

@@ -16,6 +16,7 @@ __all__ = [
     "CONTAINER_REPOSITORIES",
     "IDENTITY_TAG",
     "IDLE_TAG",
+    "METRICS_TAG",
     "NFS_TAG",
     "OFFER_UNKNOWN",
     "OWN_TAGS",
@@ -44,6 +45,9 @@ TTL_TAG, IDLE_TAG = "ranklift-ttl-hours", "ranklift-idle-stop-minutes"
 NFS_TAG = "ranklift-nfs"
 """Tag of the scale set with the kind of shared storage that its nodes mounted at their first boot."""
 
+METRICS_TAG = "ranklift-metrics-port"
+"""Tag of the scale set with the port at which its nodes serve metrics since their first boot."""
+
 IDENTITY_TAG = "ranklift-identity"
 """Tag of the scale set with its identity's client id, which chooses among several identities of a machine:
 a policy of the subscription may add some."""
@@ -55,7 +59,9 @@ AGENT_TAG, AGENT = "ranklift-agent", "2"
 """Tag of the scale set with the version of the agent that its nodes boot with, which stays as long as the set
 does. The agent of a set without it writes the capacity to stop idle nodes; from 2 on it deletes them."""
 
-OWN_TAGS = frozenset({AGENT_TAG, STACK_TAG, TTL_TAG, IDLE_TAG, NFS_TAG, IDENTITY_TAG, STOPPED_TAG})
+OWN_TAGS = frozenset(
+    {AGENT_TAG, STACK_TAG, TTL_TAG, IDLE_TAG, NFS_TAG, METRICS_TAG, IDENTITY_TAG, STOPPED_TAG}
+)
 """Tags of the program and the nodes, which the user therefore cannot set."""
 
 BACKEND_POOL = "nodes"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pulumi
 
-from images.cloud_init import NodeSetup, cloud_config
+from images.cloud_init import MetricsService, NodeSetup, cloud_config
 from infra.cluster.groups import build_data_place, build_place
 from infra.cluster.keys import KeyPair, secret
 from infra.cluster.network import SSH, build_frontend, build_network
@@ -87,7 +87,7 @@ class TrainingCluster(pulumi.ComponentResource):
             config,
             network,
             frontend.pool_id if frontend else None,
-            NodeAccess(_cloud_config(config, cluster, host, folder), authorized_keys, tuple(used)),
+            NodeAccess(_cloud_config(stack, config, cluster, host, folder), authorized_keys, tuple(used)),
             identity,
             keeps_document=keeps_nodes,
         )
@@ -132,8 +132,11 @@ def _without_former_types(
 
 
 def _cloud_config(
-    config: ClusterConfig, cluster: KeyPair, host: KeyPair, folder: pulumi.Output[str] | None
+    stack: str, config: ClusterConfig, cluster: KeyPair, host: KeyPair, folder: pulumi.Output[str] | None
 ) -> pulumi.Output[str]:
+    port = config.metrics_port
+    metrics = None if port is None else MetricsService(port, stack, config.size.name, config.location)
+
     def render(given: tuple[str, str, str, str | None]) -> str:
         cluster_private, host_private, host_public, source = given
         kind = KINDS[config.shared.kind] if config.shared else None
@@ -147,6 +150,7 @@ def _cloud_config(
                 cluster_private_key=cluster_private,
                 shared=kind.mount(source) if kind and source else None,
                 nvme=bool(config.size.nvme),
+                metrics=metrics,
                 steps=boot_steps(config),
             )
         )

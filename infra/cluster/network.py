@@ -66,7 +66,8 @@ class NodeNetwork:
 
 
 def security_rules(config: ClusterConfig) -> list[SecurityRuleArgs]:
-    """Return the inbound rules of a node: the operator on port 22, other nodes on any port, nothing else.
+    """Return the inbound rules of a node: the operator on port 22, other nodes on any port, nothing else but
+    the metrics, which the stack's own virtual network may read.
 
     Nodes are recognised by their subnet: Azure's tag ``VirtualNetwork`` also covers peered networks and those
     on the premises (learn.microsoft.com service-tags-overview). With ``access: private`` all of those may try
@@ -77,6 +78,12 @@ def security_rules(config: ClusterConfig) -> list[SecurityRuleArgs]:
         _rule("allow-cluster", 200, "Allow", source=config.subnet_prefix),
         _rule("deny-rest", 4096, "Deny", source="*"),
     ]
+    if config.metrics_port is not None and config.given_subnet_prefix is None:
+        # Of an existing network only the nodes' subnet is known: its rule above has the port, too.
+        port = str(config.metrics_port)
+        rules.insert(
+            1, _rule("allow-metrics", 300, "Allow", source=config.vnet_prefix, protocol="Tcp", port=port)
+        )
     if config.access == "private":
         rules.insert(0, ssh("allow-network-ssh", 110, "Allow", source="VirtualNetwork"))
     if config.ssh_from:

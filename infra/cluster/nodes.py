@@ -49,7 +49,7 @@ from infra.cluster.network import NodeNetwork
 from infra.config.cluster_config import ClusterConfig
 from infra.config.limits import spot_price
 from infra.config.replacing import BY_PROGRAM
-from infra.naming import AGENT, AGENT_TAG, IDENTITY_TAG, IDLE_TAG, NFS_TAG, TTL_TAG
+from infra.naming import AGENT, AGENT_TAG, IDENTITY_TAG, IDLE_TAG, METRICS_TAG, NFS_TAG, TTL_TAG
 
 if TYPE_CHECKING:  # its Pulumi package takes time to import, and plain clusters have no identity
     from infra.cluster.identity import Identity
@@ -74,9 +74,14 @@ class NodeAccess:
 def live_tags(config: ClusterConfig) -> dict[str, str]:
     """Return the settings that nodes read from their metadata service, so that changes reach running nodes.
 
-    Another kind of shared storage replaces the nodes instead: they mount it at their first boot.
+    Another kind of shared storage, or another port of the metrics, replaces the nodes instead: these count at
+    their first boot.
     """
-    settings = {TTL_TAG: config.ttl_hours, IDLE_TAG: config.idle_stop_minutes}
+    settings = {
+        TTL_TAG: config.ttl_hours,
+        IDLE_TAG: config.idle_stop_minutes,
+        METRICS_TAG: config.metrics_port,
+    }
     tags = {tag: f"{value:g}" for tag, value in settings.items() if value is not None}
     return tags | ({NFS_TAG: config.shared.kind} if config.shared else {})
 

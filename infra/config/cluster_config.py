@@ -84,6 +84,8 @@ class ClusterConfig:
     """Hours from the creation of the scale set until the nodes delete it."""
     idle_stop_minutes: int | None = None
     """Minutes without a job after which the nodes set the capacity to 0."""
+    metrics_port: int | None = None
+    """TCP port at which each node serves metrics inside the virtual network; None: nothing listens."""
     os_disk_gib: int = OS_DISK_GIB
     """Of a managed OS disk."""
     ephemeral_os_disk: bool = False

@@ -7,16 +7,18 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from infra.config.cluster_config import ClusterConfig, subnet_of
 from infra.config.collector import Settings
-from infra.config.readers import KEY, string_list, text
+from infra.config.readers import KEY, string_list, text, whole_number
 from launch.errors import InputError
+from launch.numbers import shown
 
-__all__ = ["mismatches", "private_prefix", "ssh_sources"]
+__all__ = ["metrics_port", "mismatches", "private_prefix", "ssh_sources"]
 
 _RDMA = IPv4Network("172.16.0.0/16")
 """Azure's InfiniBand network uses these addresses inside the VMs (azure-docs sizes-hpc.md)."""
 
 _WIDEST_SOURCE = 8
 _WIDEST_NETWORK, _NARROWEST_NETWORK = 8, 29  # Azure's own limits for a virtual network
+_FIRST_PORT, _LAST_PORT = 1024, 65535
 _RESERVED = 5  # network, gateway, two for DNS, broadcast: Azure keeps them in every subnet
 
 
@@ -44,6 +46,15 @@ def _source(key: str, part: str) -> str:
     if isinstance(network, IPv6Network):
         raise InputError(key, part, "is IPv6, but the cluster's public address is IPv4", _MINE)
     return str(network)
+
+
+def metrics_port(key: str, value: object) -> int:
+    """Read the TCP port of the nodes' metrics: one that needs no root."""
+    remedy = f"set it to a port from {_FIRST_PORT} to {_LAST_PORT}, like 9500"
+    port = whole_number(key, value, remedy)
+    if not _FIRST_PORT <= port <= _LAST_PORT:
+        raise InputError(key, shown(value, port), "is not a port that an ordinary user may serve", remedy)
+    return port
 
 
 def private_prefix(key: str, value: object, nodes: int) -> str:

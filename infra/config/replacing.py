@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from images.os_images import GalleryImage
 from infra.config.cluster_config import ClusterConfig
 from infra.config.readers import KEY
-from infra.naming import NFS_TAG
+from infra.naming import METRICS_TAG, NFS_TAG
 
 __all__ = ["BY_PROGRAM", "MADE_BY", "keeps_nodes", "replacing_settings", "settings_of"]
 
@@ -23,6 +23,7 @@ BY_PROGRAM: Mapping[str, tuple[str, ...]] = {
     "virtualMachineProfile.storageProfile.imageReference": ("image", "vmSize"),
     "virtualMachineProfile.storageProfile.osDisk.diffDiskSettings": ("ephemeralOsDisk",),
     f'tags["{NFS_TAG}"]': ("nfs",),
+    f'tags["{METRICS_TAG}"]': ("metricsPort",),
     "zones": ("zone",),
 }
 """Properties whose change replaces the scale set by the program's request. Azure refuses to change some, and

@@ -90,6 +90,7 @@ def parse(settings: Mapping[str, object], *, today: date | None = None) -> Clust
         max_price=read.guard("maxPrice", limits.max_price),
         ttl_hours=read.guard("ttlHours", limits.ttl_hours),
         idle_stop_minutes=read.guard("idleStopMinutes", limits.idle_stop_minutes),
+        metrics_port=read.perhaps("metricsPort", network_settings.metrics_port),
         os_disk_gib=read.optional("osDiskGib", limits.os_disk_gib, limits.OS_DISK_GIB),
         ephemeral_os_disk=read.optional("ephemeralOsDisk", readers.boolean, False),
         zone=read.perhaps("zone", readers.zone),

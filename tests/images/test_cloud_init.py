@@ -3,12 +3,14 @@
 import base64
 import gzip
 import json
+import os
 import random
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +20,7 @@ import yaml
 import launch.remote
 from images.cloud_init import (
     TEMPORARY_DISK,
+    MetricsService,
     NodeSetup,
     cloud_config,
     known_hosts,
@@ -45,6 +48,7 @@ EVERYTHING = replace(
     SETUP,
     shared=SharedMount("10.0.0.9:/export/shared"),
     nvme=True,
+    metrics=MetricsService(9500, "dev", "Standard_ND96asr_v4", "southcentralus"),
     steps=steps(recipe_for("Standard_ND96asr_v4", ofed="mlnx", mpi="openmpi")),
 )
 LARGEST = replace(EVERYTHING, host_private_key="k" * 2000, cluster_private_key="k" * 2000)
@@ -208,7 +212,10 @@ def test_every_node_has_the_watcher_from_its_first_boot_on() -> None:
     assert "ExecStart=/usr/bin/python3 -I -S /usr/local/lib/ranklift/watch.py" in unit
     commands = yaml.safe_load(cloud_config(EVERYTHING))["runcmd"]
     units = [command[-1] for command in commands if command[0] == "systemctl"]
-    assert units == ["ranklift-nvme.service", "ranklift-cache.service", "ranklift-watch.service"]
+    assert units == [
+        *("ranklift-nvme.service", "ranklift-cache.service", "ranklift-watch.service"),
+        "ranklift-metrics.service",
+    ]
     assert ["systemctl", "enable", "--now", "ranklift-watch.service"] in yaml.safe_load(cloud_config(SETUP))[
         "runcmd"
     ]
@@ -237,6 +244,34 @@ def test_the_watcher_finds_all_it_imports_beside_itself(tmp_path: Path) -> None:
         [*watch, "lead", json.dumps(question)], capture_output=True, text=True, check=False, timeout=60
     )
     assert (lead.returncode, json.loads(lead.stdout)["able"]) == (0, False), lead.stderr
+
+
+def test_nodes_serve_metrics_only_where_these_are_asked_for() -> None:
+    there = files(EVERYTHING)
+    unit = there["/etc/systemd/system/ranklift-metrics.service"]["content"].splitlines()
+    words = "9500 10.0.0.0/22 dev Standard_ND96asr_v4 southcentralus"
+    assert f"ExecStart=/bin/sh /usr/local/lib/ranklift/serve-metrics {words}" in unit
+    assert {"User=azureuser", "NoNewPrivileges=yes", "MemoryMax=256M", "CPUQuota=20%"} <= set(unit)
+    assert not any("metrics" in path for path in files(replace(EVERYTHING, metrics=None)))
+
+
+def test_metrics_are_served_by_the_newest_node_code_that_was_pushed(tmp_path: Path) -> None:
+    script = tmp_path / "serve-metrics"
+    script.write_text(unpacked(files(EVERYTHING)["/usr/local/lib/ranklift/serve-metrics"]))
+    for age, version in ((100, "0a"), (10, "0b"), (50, "0c")):
+        code = tmp_path / ".ranklift" / "remote" / version
+        code.mkdir(parents=True)
+        (code / "__main__.py").write_text(f"import sys; print({version!r}, *sys.argv[1:])")
+        os.utime(code, (time.time() - age, time.time() - age))
+    ran = subprocess.run(
+        ["/bin/sh", str(script), "9500", "10.0.0.0/22"],
+        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (ran.stdout, ran.stderr) == ("0b serve-metrics 9500 10.0.0.0/22\n", "")
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")

@@ -52,6 +52,7 @@ CONFIGURATIONS: Mapping[str, Mapping[str, str]] = {
         "nfsSizeGib": "4096",
         "ttlHours": "72",
         "idleStopMinutes": "45",
+        "metricsPort": "9500",
         "tags": '{"team": "vision"}',
     },
     "mi300x-idle-stop": {

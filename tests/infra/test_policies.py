@@ -63,10 +63,23 @@ def test_every_port_is_open_to_the_nodes_own_subnet_alone(program: Program) -> N
     (wide,) = [
         rule
         for rule in group["securityRules"]
-        if rule["access"] == "Allow" and rule["destinationPortRange"] != "22"
+        if rule["access"] == "Allow" and rule["destinationPortRange"] == "*"
     ]
     assert wide["sourceAddressPrefix"] == prefix
     assert "sourceAddressPrefixes" not in wide
+
+
+def test_the_metrics_are_open_to_the_stacks_own_network_alone(program: Program) -> None:
+    (group,) = program.all("NetworkSecurityGroup")
+    found = [rule for rule in group["securityRules"] if rule["destinationPortRange"] not in ("22", "*")]
+    port = program.settings.get("metricsPort")
+    if port is None:
+        assert found == []
+    else:
+        (network,) = program.only("VirtualNetwork")["addressSpace"]["addressPrefixes"]
+        wanted = [(port, "Tcp", "Inbound", network)]
+        keys = ("destinationPortRange", "protocol", "direction", "sourceAddressPrefix")
+        assert [tuple(rule[key] for key in keys) for rule in found] == wanted
 
 
 def test_every_way_into_a_machine_has_a_guard(program: Program) -> None:
