@@ -58,10 +58,6 @@ ARROWS: dict[str, set[str]] = {
         *("infra.inventory", "playbooks", "playbooks.cli", "playbooks.data", "playbooks.nodes"),
         *("playbooks.observe", "playbooks.ssh"),
     },
-    "playbooks.observe": {
-        *("launch", "launch.client", "launch.report", "infra.arm", "infra.inventory"),
-        *("infra.preflight.prices", "playbooks", "playbooks.cli", "playbooks.jobs", "playbooks.ssh"),
-    },
     "playbooks.data": {
         *("launch", "launch.client", "launch.data", "launch.job", "launch.jobfile", "launch.remote.base"),
         *("infra.arm", "infra.config", "infra.inventory", "infra.naming", "playbooks", "playbooks.cli"),
@@ -75,7 +71,8 @@ ARROWS: dict[str, set[str]] = {
     },
     "playbooks.observe": {
         *("launch", "launch.client", "launch.jobfile", "launch.remote.base", "launch.remote.metrics"),
-        *("launch.scaling", "infra.arm", "infra.inventory", "infra.preflight.prices", "infra.preflight.usage"),
+        *("launch.report", "launch.scaling", "infra.arm", "infra.inventory"),
+        *("infra.preflight.prices", "infra.preflight.usage"),
         *("playbooks", "playbooks.cli", "playbooks.jobs", "playbooks.nodes", "playbooks.ssh"),
         "playbooks.stack",
     },
