@@ -1,4 +1,4 @@
-"""Figures of a node's GPUs, from NVIDIA's driver by its library NVML; names and values as in ``nvml.h``.
+"""Figures of GPUs, from NVIDIA's driver by its library NVML; names and values are those of ``nvml.h``.
 
 A call to NVML may take a tenth of a second, and never return where a GPU hangs: a process of its own makes
 them, the command ``sample-gpus``, and its runner reads what has come.

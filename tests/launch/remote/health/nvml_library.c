@@ -1,4 +1,4 @@
-/* A library with NVML's functions and two GPUs, one of which is lost, for the test of its reader. */
+/* A library with NVML's functions and two GPUs, one of which is lost, for the tests of its readers. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,6 +45,24 @@ int nvmlDeviceGetRemappedRows(void *device, unsigned int *corrected, unsigned in
 int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *reasons) {
     (void)device;
     *reasons = 0x40;
+    return 0;
+}
+typedef struct { unsigned int gpu, memory; } utilization;
+typedef struct { unsigned long long total, free, used; } memory_info;
+int nvmlDeviceGetUtilizationRates(void *device, utilization *rates) {
+    if (device != &first) return 2;
+    rates->gpu = 97, rates->memory = 40;
+    return 0;
+}
+int nvmlDeviceGetMemoryInfo(void *device, memory_info *memory) {
+    if (device != &first) return 2;
+    memory->total = 85899345920ULL, memory->free = 1ULL << 30, memory->used = 84825604096ULL;
+    return 0;
+}
+int nvmlDeviceGetPowerUsage(void *device, unsigned int *milliwatts) {
+    if (device != &first) return 2;
+    if (ECC_STATUS) return 3;
+    *milliwatts = 690123;
     return 0;
 }
 int nvmlDeviceGetPersistenceMode(void *device, int *mode) { (void)device; *mode = 1; return 0; }
