@@ -168,7 +168,7 @@ ARROWS: dict[str, set[str]] = {
     "launch.launchers": {"launch", "launch.job.rank_env", "launch.remote.base", "launch.remote.mpi"},
     "launch.report": {"launch", "launch.client", "launch.remote.base", "launch.remote.sample"},
     "launch.results": {"launch", "launch.client", "launch.remote.base", "launch.remote.collect"},
-    "launch.scaling": {"launch", "launch.remote.base"},
+    "launch.scaling": {"launch", "launch.remote.base", "launch.remote.sample"},
     "launch.remote": _NODE_CODE,
     "launch.remote.base": set(),
     "launch.remote.data": {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,17 +9,13 @@ from statistics import fmean, median
 from typing import Literal
 
 from launch.numbers import counted
+from launch.remote.sample.line_patterns import number_text
 
-__all__ = ["KNOWN", "Basis", "Figures", "MetricReader", "NoThroughput", "throughput"]
+__all__ = ["Basis", "Figures", "MetricReader", "NoThroughput", "throughput"]
 
 Basis = Literal["rank", "job"]
 """Whose figure a line prints: its rank's, or that of the job."""
 
-KNOWN = {
-    "samples_per_s": r"([0-9][0-9,]*(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?)\s*(?:samples|images?|imgs?|examples)\s*"
-    r"(?:/|per )\s*s"
-}
-"""Patterns by name."""
 _MOST_FIGURES = 10_000
 """Figures of one rank that are kept; a rank that prints ten a second prints them for a quarter of an hour."""
 _LONGEST_LINE = 4096
@@ -68,11 +63,10 @@ class MetricReader:
         found = self.pattern.search(text)
         if found is None:
             return None
-        try:
-            value = float((found[1] or "").replace(",", ""))
-        except ValueError:
-            return None
-        if not (math.isfinite(value) and value > 0):
+        # Of alternatives, each with one group, the one that matched.
+        number = number_text(found[found.lastindex]) if found.lastindex else ""
+        value = float(number or "nan")
+        if not value > 0:
             return None
         kept = self._by_rank.setdefault(rank, [])
         if len(kept) >= _MOST_FIGURES:

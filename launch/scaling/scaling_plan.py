@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from launch.errors import InputError
 from launch.numbers import bounded, counted
+from launch.remote.sample.line_patterns import KNOWN
 from launch.scaling.metric_numbers import Basis
 
 __all__ = ["Mode", "Run", "ScalingPlan", "powers_of_two", "read_basis", "read_metric", "read_node_counts"]
@@ -52,7 +53,7 @@ class ScalingPlan:
     metric: str
     """Name or source of the pattern, for people."""
     pattern: str
-    """Regular expression, whose group is the figure."""
+    """Regular expression, whose group is the figure; one group in each of its alternatives."""
     basis: Basis | None
     """Whose figure a line prints; None where the lines show it."""
 
@@ -110,18 +111,23 @@ def read_node_counts(text: str, there: int) -> tuple[int, ...]:
     return tuple(sorted(counts))
 
 
-def read_metric(text: str, known: dict[str, str]) -> str:
-    """Return the pattern of ``--metric``: that of a ``known`` name, else ``text`` itself.
+def read_metric(text: str, own: Mapping[str, str]) -> str:
+    """Return the pattern of ``--metric``: that of a name among the job's ``own``, or of common frameworks'
+    lines, else ``text`` itself.
 
     >>> read_metric("speed", {"speed": "speed ([0-9]+)"}), read_metric("at ([0-9.]+) images", {})
     ('speed ([0-9]+)', 'at ([0-9.]+) images')
+    >>> re.search(read_metric("samples_per_s", {}), "Iter #3: 544.8 Img/sec per GPU")[0]
+    '544.8 Img/sec'
 
     Raises :class:`~launch.errors.InputError` for what is neither a name nor a regular expression with one
     group.
     """
-    if text in known:
-        return known[text]
-    remedy = f"give one of {', '.join(sorted(known))}, or a pattern like 'speed: ([0-9.]+)'"
+    if text in own:
+        return own[text]
+    if text in KNOWN:
+        return "|".join(f"(?i:{pattern})" for _, pattern in KNOWN[text])
+    remedy = f"give one of {', '.join(sorted({*own, *KNOWN}))}, or a pattern like 'speed: ([0-9.]+)'"
     try:
         groups = re.compile(text).groups
     except re.error as error:

@@ -143,7 +143,6 @@ def _plan(
     there: int,
 ) -> ScalingPlan:
     """Return what the options ask for. Raise :class:`~launch.errors.InputError`."""
-    from launch.scaling.metric_numbers import KNOWN
     from launch.scaling.scaling_plan import ScalingPlan, powers_of_two, read_basis, read_metric
     from launch.scaling.scaling_plan import read_node_counts as read_counts
 
@@ -155,7 +154,7 @@ def _plan(
         mode="strong" if modes[1] else "weak",
         warm_up=number("--warm-up", warm_up, "figures"),
         metric=metric,
-        pattern=read_metric(metric, KNOWN),
+        pattern=read_metric(metric, {}),
         basis=read_basis(of),
     )
 

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from launch.scaling.metric_numbers import Figures, MetricReader, NoThroughput, throughput
+from launch.scaling.scaling_plan import read_metric
 
 HOROVOD = re.compile(r"([0-9.]+) img/sec")
 
@@ -56,6 +57,14 @@ def test_a_run_without_figures_after_the_warm_up_has_no_throughput() -> None:
 @pytest.mark.parametrize("line", [b"0 img/sec", b"nan img/sec", b"speed: 3", b"\xff\xfe", b". img/sec"])
 def test_what_is_no_figure_above_0_does_not_count(line: bytes) -> None:
     assert read(HOROVOD, (0, line)).by_rank == {}
+
+
+def test_common_frameworks_lines_are_read_by_the_name_of_what_they_print() -> None:
+    known = re.compile(read_metric("samples_per_s", {}))
+    lines = (b"Iter #3: 544.8 img/sec per GPU", b"train_samples_per_second: 12.5", b"[3/9] 1,024 samples/s")
+    assert read(known, *((0, line) for line in lines)).by_rank == {0: (544.8, 12.5, 1024.0)}
+    totals = (b"Img/sec per GPU: 544.1 +-1.2", b"Total img/sec on 8 GPU(s): 4352.8 +-9.6")
+    assert read(known, *((0, line) for line in totals)).by_rank == {}
 
 
 def test_thousands_may_have_commas_and_a_group_may_be_empty() -> None:

@@ -45,14 +45,17 @@ def test_wrong_numbers_of_nodes_are_refused(text: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("speed", "has no group for the figure; give one of step, or a pattern like"),
+        (
+            "rate",
+            "has no group for the figure; give one of checkpoint_s, loss, samples_per_s, speed, step",
+        ),
         ("(a)(b)", "has 2 groups"),
         ("(", "is not a regular expression"),
     ],
 )
 def test_a_metric_is_a_known_name_or_a_pattern_with_one_group(text: str, says: str) -> None:
     with pytest.raises(InputError, match=r"^--metric") as caught:
-        read_metric(text, {"step": "step ([0-9]+)"})
+        read_metric(text, {"speed": "speed ([0-9]+)"})
     assert says in str(caught.value)
 
 
