@@ -71,7 +71,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "playbooks.observe": {
         *("launch", "launch.client", "launch.jobfile", "launch.remote.base", "launch.remote.metrics"),
-        *("launch.report", "launch.scaling", "infra.arm", "infra.inventory"),
+        *("launch.remote.sample", "launch.report", "launch.scaling", "infra.arm", "infra.inventory"),
         *("infra.preflight.prices", "infra.preflight.usage"),
         *("playbooks", "playbooks.cli", "playbooks.jobs", "playbooks.nodes", "playbooks.ssh"),
         "playbooks.stack",

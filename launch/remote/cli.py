@@ -1,5 +1,5 @@
 """Commands that the operator's client runs on the head, one per connection: submit, follow, list, show, wait,
-cancel, collect.
+watch, cancel, collect.
 
 Answers are frames on stdout (:mod:`launch.remote.base.frames`), errors plain text on stderr with exit
 status 3.
@@ -118,6 +118,12 @@ def _wait(job: str) -> int:
             continue
         spoken = time.monotonic()
     return 0
+
+
+def _watch_samples(job: str) -> int:
+    from launch.remote.sample import watch_samples
+
+    return watch_samples.watch(job)
 
 
 def _submit(*words: str) -> int:
@@ -381,4 +387,5 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "upload": _upload,
     "upload-job": _upload_job,
     "wait": _wait,
+    "watch-samples": _watch_samples,
 }

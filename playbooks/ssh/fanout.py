@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from infra.inventory import Node
 from launch.errors import ManyNodesError, StepTimeout
 
-__all__ = ["LIMIT", "ask_all", "fan_out", "fan_out_hosts", "raise_for_errors"]
+__all__ = ["LIMIT", "ask_all", "fan_out", "fan_out_hosts", "in_background", "raise_for_errors"]
 
 LIMIT = 64
 """Nodes worked on at once. Measured: more slow down a small operator's machine."""
@@ -123,6 +123,11 @@ def ask_all(
 ) -> dict[str, Any]:
     """Ask all questions at once; return each one's answer or error as :func:`fan_out` does."""
     return dict(fan_out(lambda name: questions[name](), questions, what=what, timeout=timeout))
+
+
+def in_background(work: Callable[[], object]) -> None:
+    """Call ``work``, which raises nothing, beside the caller; the end of the process does not wait for it."""
+    threading.Thread(target=work, daemon=True, name="background").start()
 
 
 def raise_for_errors(what: str, results: Mapping[str, Result | Exception]) -> dict[str, Result]:

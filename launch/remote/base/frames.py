@@ -64,6 +64,8 @@ JOB = b"J"
 of ranks (JSON)."""
 STATE = b"C"
 """Operator's channel: the job's state.json (JSON)."""
+SAMPLES = b"Z"
+"""Operator's channel: the newest samples of a job, see :mod:`launch.remote.sample.watch_samples`."""
 
 OUTPUT = Struct("!iB")
 """Rank, stream (1 stdout, 2 stderr)."""

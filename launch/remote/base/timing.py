@@ -157,6 +157,12 @@ EVICTION_SHORTEST_S = 0.5
 
 FOLLOW_BEAT_S = OPERATOR_SILENT_S / 3
 """Interval of signs of life from a followed head without output."""
+WATCH_BEAT_S = 1.0
+"""Interval of signs of life from a head whose samples are watched: each is the screen's newest."""
+WATCH_SILENT_S = 3 * WATCH_BEAT_S
+"""Silence of a watched head from which the screen shows it: two signs of life may be late."""
+WATCH_AGAIN_S = 10 * WATCH_BEAT_S
+"""Silence of a watched head after which a new connection is made: the process there may be stopped."""
 STEP_S = 60.0
 """Limit for one query to a head."""
 CANCEL_ANSWER_S = 20.0

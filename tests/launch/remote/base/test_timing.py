@@ -52,6 +52,13 @@ COUPLINGS: dict[str, tuple[float, dict[str, str]]] = {
     "MPIRUN_END_S": (9.0, {"SUPERVISOR_END_S": "part of a job's end, twice"}),
     "CANCEL_ANSWER_S": (50.0, {"CANCEL_STEP_S": "a request with its connection"}),
     "OPERATOR_CONNECT_S": (40, {"OPERATOR_SSH": "the ssh_config connects as the tasks do"}),
+    "WATCH_BEAT_S": (
+        5.0,
+        {
+            "WATCH_SILENT_S": "some signs of life may be late before the screen shows a silence",
+            "WATCH_AGAIN_S": "a silence is shown before a new connection ends it",
+        },
+    ),
     "AGENT_CONNECT_S": (15, {"AGENT_ANSWER_S": "agents are waited for until ssh has given up"}),
 }
 """By limit: another value, and each one that has to move with it, with the reason."""

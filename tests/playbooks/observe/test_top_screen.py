@@ -1,0 +1,197 @@
+"""The screen of ``fab top``, by sizes, jobs and keys."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launch.client.events import Failure, JobState
+from launch.client.samples import JobSamples
+from playbooks.cli.styled import sgr_text
+from playbooks.observe.top_rows import NodeRow, make_rows, rows_in_view
+from playbooks.observe.top_screen import Link, Screen, draw
+from playbooks.observe.top_view import View, press
+from tests.launch.test_printable import commands_in
+from tests.playbooks.observe.made_samples import flag, job_state, samples
+from tests.playbooks.screen import hold
+
+GOLDEN = Path(__file__).with_name("golden")
+ATTACK = "\x1b[2J\x1b]0;t\x07\t\x9b6n\u202e漢字漢字"
+FLAGS = (
+    flag("rank 17 silent for 40 s", 2, 17),
+    flag("node000003 sends no InfiniBand traffic", 3, kind="no-infiniband"),
+    flag("node000001 30 % slower than the median", 1, kind="slow"),
+)
+MANY_FLAGS = [flag(f"rank {rank} silent for {rank + 40} s", rank // 8, rank) for rank in range(40)]
+FAILED = job_state(
+    4,
+    "FAILED",
+    reason="rank 3 on node000000 exited with status 9",
+    exit_status=9,
+    failure=Failure(
+        3, "node000000", 9, ("Traceback (most recent call last):", "RuntimeError: NaN in step 31")
+    ),
+)
+QUEUED = job_state(
+    4, "QUEUED", reason="waits for train-20260301-080000-aaaa", place=2, job="eval-20260301-090600-b1c2"
+)
+OTHERS = (job_state(4), QUEUED)
+HEAD = Link("node000000")
+
+
+def shown(
+    of: JobSamples,
+    size: tuple[int, int] = (80, 24),
+    view: View = View(),  # noqa: B008  (frozen)
+    link: Link | None = HEAD,
+    jobs: Sequence[JobState] = (),
+) -> Screen:
+    return draw(make_rows(of), jobs, of.state.job, view, link, size)
+
+
+def text(screen: Screen) -> str:
+    return "".join(sgr_text(line, colours=False).rstrip() + "\n" for line in screen.lines)
+
+
+SCREENS = {
+    "80x24": shown(samples(4, flags=FLAGS)),
+    "40x24": shown(samples(4, flags=FLAGS), (40, 24)),
+    "200x50": shown(samples(4, flags=FLAGS), (200, 50)),
+    "1-node": shown(samples(1, 4)),
+    "without-gpus": shown(samples(8, 1, gpus=0), (100, 24)),
+    "300-nodes": shown(samples(300, flags=FLAGS), (120, 30), View(first=40)),
+    "300-nodes-ranks": shown(samples(300, flags=FLAGS), (80, 24), View(first=2700, ranks=True)),
+    "many-flags": shown(samples(8, flags=MANY_FLAGS), (80, 24)),
+    "only-flagged": shown(samples(300, flags=FLAGS), (80, 24), View(ranks=True, only_flagged=True)),
+    "lost-connection": shown(samples(4), link=Link("node000000", 12.4, "the connection broke")),
+    "silent-head": shown(samples(4), link=Link("node000000", 12.4)),
+    "ended": shown(samples(4, state=FAILED), (80, 24)),
+    "queued": shown(JobSamples(QUEUED, None, None, (), samples().now), jobs=OTHERS),
+    "several-jobs": shown(samples(4), jobs=OTHERS, size=(120, 24)),
+    "no-metrics": shown(samples(2, metrics=())),
+    "many-metrics": shown(
+        samples(1, 2, metrics=("step", "loss", "grad_norm", "a_long_name_of_a_metric")), (120, 24)
+    ),
+    "help": shown(samples(4), view=View(help=True)),
+    "waiting": draw(None, (), "train-20260301-090507-0f3a", View(), Link("its head", 4.0), (80, 24)),
+    "once": shown(samples(4, 2, flags=FLAGS), (110, 30), link=None),
+}
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_the_screen(name: str) -> None:
+    hold(text(SCREENS[name]), GOLDEN / f"top-{name}.txt")
+
+
+@pytest.mark.parametrize(
+    "size", [(20, 5), (40, 24), (79, 10), (80, 24), (81, 24), (132, 43), (200, 50), (400, 100)]
+)
+@pytest.mark.parametrize("nodes", [1, 4, 300])
+def test_every_size_gets_exactly_its_lines_and_no_longer_ones(size: tuple[int, int], nodes: int) -> None:
+    for view in (
+        View(),
+        View(ranks=True),
+        View(ranks=False, only_flagged=True),
+        View(help=True),
+        View(first=10**6),
+    ):
+        screen = shown(samples(nodes, flags=FLAGS), size, view, Link("node000000", 4.0, "broke"), OTHERS)
+        assert len(screen.lines) == size[1]
+        assert max(len(sgr_text(line, colours=False)) for line in screen.lines) <= size[0]
+
+
+def test_300_nodes_with_2400_ranks_are_drawn_in_50_ms_of_processor_time() -> None:
+    made, rows, taken = samples(300, flags=MANY_FLAGS), [], []
+    for view in (View(ranks=True), View(sorting="silence"), View(ranks=True, first=2000)) * 3:
+        began = time.process_time()
+        rows.append(make_rows(made))
+        screen = draw(rows[-1], (), "x", view, HEAD, (200, 50))
+        [sgr_text(line, colours=True) for line in screen.lines]
+        taken.append(time.process_time() - began)
+    assert sorted(taken)[len(taken) // 2] < 0.05
+
+
+def names(view: View) -> list[str]:
+    rows = rows_in_view(make_rows(samples(4, flags=FLAGS[:2])), view, with_ranks=False)
+    return [row.name[-1] for row in rows if isinstance(row, NodeRow)]
+
+
+def test_nodes_are_sorted_and_filtered() -> None:
+    assert names(View()) == ["0", "1", "2", "3"]
+    assert names(View(sorting="cpu")) == ["2", "0", "1", "3"]
+    assert names(View(sorting="silence"))[0] == "2"
+    assert names(View(sorting="flags")) == ["2", "3", "0", "1"]
+    assert names(View(only_flagged=True)) == ["2", "3"]
+
+
+def test_of_a_flagged_node_only_flagged_ranks_are_shown() -> None:
+    rows = rows_in_view(make_rows(samples(4, flags=FLAGS)), View(only_flagged=True), with_ranks=True)
+    assert [getattr(row, "rank", "node") for row in rows] == ["node", "node", 17, "node"]
+
+
+def test_ranks_are_shown_where_all_fit_and_at_a_key() -> None:
+    assert not shown(samples(4)).with_ranks
+    assert shown(samples(4), (80, 60)).with_ranks
+    small = shown(samples(4))
+    pressed = press(small.view, "r", rows=small.rows, height=small.height, with_ranks=small.with_ranks)
+    assert shown(samples(4), view=pressed).rows == 4 + 32
+
+
+@pytest.mark.parametrize(
+    ("keys", "first"),
+    [
+        (["down", "down", "up"], 1),
+        (["j", "j", "k", "k", "k"], 0),
+        (["page down", "page down", "page up"], 20),
+        (["end"], 280),
+        (["G", "down"], 280),
+        (["end", "home"], 0),
+        (["end", "s"], 0),
+        (["end", "f"], 0),
+        (["end", "x", "1"], 280),
+    ],
+)
+def test_keys_scroll(keys: Sequence[str], first: int) -> None:
+    view = View()
+    for key in keys:
+        view = press(view, key, rows=300, height=20, with_ranks=False)
+    assert view.first == first
+
+
+def test_a_screen_that_grew_shows_rows_in_the_place_of_a_gap() -> None:
+    assert shown(samples(300), (80, 24), View(first=299)).view.first == 300 - 20
+    assert shown(samples(300), (80, 400), View(first=299)).view.first == 0
+
+
+def test_help_comes_and_goes() -> None:
+    view = press(View(), "?", rows=1, height=1, with_ranks=False)
+    assert view.help
+    assert not press(view, "escape", rows=1, height=1, with_ranks=False).help
+    assert press(View(), "escape", rows=1, height=1, with_ranks=False) == View()
+
+
+def test_a_nodes_state_is_a_word() -> None:
+    rows = make_rows(samples(4))
+    assert [node.state for node in rows.nodes] == ["ok", "ok", "old 12s", "no data"]
+    ended = samples(2)
+    assert ended.live is not None
+    for rank in ended.live["ranks"].values():
+        rank["ended"] = rank["node"] == "node000001"
+    assert [node.state for node in make_rows(ended).nodes] == ["ok", "ended"]
+
+
+def test_nothing_that_a_node_sends_commands_the_terminal() -> None:
+    made = samples(2, metrics=("step", ATTACK), flags=[flag(ATTACK)])
+    state = replace(made.state, job=ATTACK, reason=ATTACK, nodes=(ATTACK, "node000001"))
+    for one in (
+        state,
+        replace(state, state="FAILED", failure=Failure(0, ATTACK, 1, (ATTACK,)), ended=state.created),
+    ):
+        screen = shown(replace(made, state=one), link=Link(ATTACK, 4.0, ATTACK), jobs=(one, one))
+        printed = "\n".join(sgr_text(line, colours=True) for line in screen.lines)
+        assert commands_in(printed) == []
+        assert "漢字" in printed
