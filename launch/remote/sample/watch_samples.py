@@ -26,6 +26,9 @@ __all__ = ["WatchAnswer", "shortened", "watch"]
 _POLL_S = 0.1
 _LEAST_S = 0.5
 """Least pause between two answers: the samples are written twice a second at most."""
+_PAUSES_PER_WORK = 20
+"""A pause is so many times as long as the processor worked for the answer before, which is 0.04 s for 300
+nodes with 2400 ranks: a watcher takes a twentieth of a processor at most."""
 _JOBS_S = 2.0
 _SERIES = ("cpu", "gpu")
 _POINTS = 60
@@ -53,7 +56,7 @@ def watch(job: str) -> int:
     plan = folder.plan()
     states = job_dir.StateWatch(folder)
     sent: object = None
-    sent_at = jobs_at = spoken = 0.0
+    next_at = jobs_at = spoken = 0.0
     history_stamp: object = ""
     jobs: list[State] = []
     while True:
@@ -64,10 +67,14 @@ def watch(job: str) -> int:
             jobs_at = now
         stamps = [_stamp(folder.file(name)) for name in (stored_samples.LIVE, stored_samples.HISTORY)]
         seen = (stamps, state, jobs)
-        if seen != sent and now - sent_at >= _LEAST_S:
+        if seen != sent and now >= next_at:
             is_same = stamps[1] == history_stamp
+            began = time.process_time()
             _send(folder, plan, state, jobs, is_same=is_same)
-            sent, sent_at, spoken, history_stamp = seen, now, now, stamps[1]
+            work = time.process_time() - began
+            spoken = time.monotonic()
+            sent, history_stamp = seen, stamps[1]
+            next_at = spoken + max(_LEAST_S, _PAUSES_PER_WORK * work)
             if state["state"] in job_dir.TERMINAL:
                 return 0
         elif now - spoken > timing.WATCH_BEAT_S:
