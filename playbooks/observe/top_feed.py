@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from infra.inventory import Inventory
 from launch.client.events import JobState
 from launch.client.sample_stream import Watched, watch_samples
-from launch.errors import GiveUpError, HostKeyChanged, NodeUnreachable, RankliftError
+from launch.errors import GiveUpError, NodeUnreachable, RankliftError
 from launch.remote.base import timing
 from playbooks.jobs.listing import list_jobs
 from playbooks.jobs.location import find_job
@@ -145,7 +145,7 @@ class JobsList:
             self._is_due = False
             try:
                 found = list_jobs(lambda node: nullcontext(self._cluster.host(node)), nodes, 0)
-            except (RankliftError, HostKeyChanged):
+            except RankliftError:
                 continue  # the screen shows the jobs of the head that it watches
             self.jobs = found.jobs
             self._wake()

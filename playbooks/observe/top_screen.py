@@ -95,7 +95,7 @@ def draw(
     rows = rows_in_view(shown, view, with_ranks=with_ranks)
     view = view.within(len(rows), body)
     columns = choose_columns(shown, width)
-    visible = rows[view.first : view.first + body]
+    visible = _with_node(rows, view.first, body)
     metrics = list(shown.spread)
     lines: list[Line] = [*top, header_line(columns, shown)]
     if with_ranks:
@@ -108,6 +108,14 @@ def draw(
     if foot:
         made = (*made[:-1], cut(_foot(view, rows, len(visible), with_ranks=with_ranks), width))
     return Screen(made, len(rows), body, with_ranks, view)
+
+
+def _with_node(rows: Sequence[Row], first: int, count: int) -> list[Row]:
+    """Return the rows from ``first`` on; the first is a node, if need be in place of one of its ranks."""
+    visible = list(rows[first : first + count])
+    if len(visible) > 1 and not isinstance(visible[0], NodeRow):
+        visible[0] = next(row for row in reversed(rows[:first]) if isinstance(row, NodeRow))
+    return visible
 
 
 def _all_fit(shown: TopRows, body: int) -> bool:

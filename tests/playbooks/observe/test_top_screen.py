@@ -167,6 +167,13 @@ def test_a_screen_that_grew_shows_rows_in_the_place_of_a_gap() -> None:
     assert shown(samples(300), (80, 400), View(first=299)).view.first == 0
 
 
+def test_ranks_whose_node_is_further_up_have_it_above_them() -> None:
+    screen = shown(samples(300), (80, 24), View(first=5, ranks=True))
+    first = sgr_text(screen.lines[4], colours=False)
+    assert first.startswith(" node000000 ok")
+    assert sgr_text(screen.lines[5], colours=False).split()[0] == "5"
+
+
 def test_help_comes_and_goes() -> None:
     view = press(View(), "?", rows=1, height=1, with_ranks=False)
     assert view.help
