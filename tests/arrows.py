@@ -185,7 +185,7 @@ ARROWS: dict[str, set[str]] = {
         *("launch.remote.node.runtimes", "launch.remote.probe", "launch.remote.sample"),
     },
     "launch.remote.head.runners": {"launch.remote.base", "launch.remote.log", "launch.remote.mpi"},
-    "launch.remote.metrics": {"launch.remote.agent.activity", "launch.remote.sample.sample_records"},
+    "launch.remote.metrics": {"launch.remote.agent.activity", "launch.remote.sample"},
     "launch.remote.node": {"launch.remote.base", "launch.remote.node.runtimes", "launch.remote.sample"},
     "launch.remote.probe": {"launch.remote.base", "launch.remote.log", "launch.remote.mpi"},
     "launch.remote.node.runtimes": {"launch.remote.base", "launch.remote.mpi", "launch.remote.node"},

@@ -9,6 +9,8 @@ import pytest
 from tests.e2e.workplace import Workplace
 
 NODES = 4
+METRICS_PORT = 9500
+"""Where each node serves metrics."""
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +27,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
 @pytest.fixture(scope="session")
 def cluster(workplace: Workplace) -> Iterator[Workplace]:
     """Four nodes of Standard_ND40rs_v2."""
-    workplace.configure("rehearsal", nodeCount=NODES)
+    workplace.configure("rehearsal", nodeCount=NODES, metricsPort=METRICS_PORT)
     workplace.fab("up", "--stack", "rehearsal")
     yield workplace
     workplace.fab("down", "--stack", "rehearsal", "--yes")

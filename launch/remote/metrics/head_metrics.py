@@ -14,6 +14,7 @@ import stat
 from contextlib import suppress
 
 from launch.remote.agent.activity import is_alive
+from launch.remote.sample.stored_samples import LIVE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def _job(folder: str, name: str) -> JobMetrics:
     samples: Mapping[str, object] = {}
     if state == "RUNNING":
         with suppress(ValueError):
-            samples = _record(_read(f"{folder}/samples.json", _SAMPLES_BYTES))
+            samples = _record(_read(f"{folder}/{LIVE}", _SAMPLES_BYTES))
     nodes, status, created = raw.get("nodes"), raw.get("exit_status"), _time(raw.get("created"))
     return {
         "job": name,
