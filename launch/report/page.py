@@ -27,6 +27,11 @@ _LINES = 40
 """Lines of one proof of transport that are shown."""
 _LONGEST = 2000
 """Characters of a text that are shown: a page of many such texts has to stay small."""
+_COLOURS = (
+    *(("stage-code", 3), ("stage-data", 3), ("stage-environment", 3), ("queue", 7), ("probe", 6)),
+    *(("start", 5), ("look", 1), ("run", 2), ("end", 4), ("upload", 0)),
+)
+"""Colour of each phase, by its number."""
 _LEGEND = 8
 """Nodes up to which each line of a chart is named in a legend; titles name them all."""
 
@@ -43,12 +48,20 @@ def report_page(facts: JobFacts, price: NodePrice, made: datetime) -> str:
         made=_moment(made),
         facts=[row for row in _facts(facts) if row.text],
         bars=phase_bars(facts.spans),
+        colours=_COLOURS,
         width=WIDTH,
         height=HEIGHT,
         total=duration(facts.total_s),
         parts=_parts(facts),
         spans=[
-            (one.title, one.attempt, duration(one.seconds), size(one.bytes) if one.bytes else "", one.verdict)
+            (
+                one.phase,
+                one.title,
+                one.attempt,
+                duration(one.seconds),
+                size(one.bytes) if one.bytes else "",
+                one.verdict,
+            )
             for one in facts.spans
         ],
         advice=advise(facts),

@@ -132,6 +132,7 @@ def job(context: Context, job: str, stack: str | None = None, json: bool = False
     """
     from launch.client.query import show_job
     from playbooks.jobs.handle import choose_job
+    from playbooks.observe.job_facts import add_samples
     from playbooks.ssh.connection import Cluster
 
     chosen = open_from(context, stack)
@@ -139,8 +140,10 @@ def job(context: Context, job: str, stack: str | None = None, json: bool = False
     name = choose_job(chosen, inventory, job, report=False)  # the answer begins with it
     place = find_job(chosen, inventory, name)
     with Cluster(inventory, chosen.folder) as cluster:
+        host = cluster.host(place.head)
         try:
-            report = show_job(name, cluster.host(place.head), remote=place.remote)
+            report = show_job(name, host, remote=place.remote)
+            facts = None if json else add_samples(report, host, place.remote)
         except NodeUnreachable as error:
             raise NodeUnreachable(
                 error.node,
@@ -148,11 +151,10 @@ def job(context: Context, job: str, stack: str | None = None, json: bool = False
                 f"`fab collect {name}` copies what the other nodes have, `fab cancel {name}` ends what still "
                 "runs there",
             ) from None
-    if json:
+    if facts is None:
         output.as_json(report)
     else:
         from launch.report.summary import summary
         from playbooks.jobs.tables import job_text
-        from playbooks.observe.job_facts import job_facts
 
-        output.result((job_text(report) + summary(job_facts(report))).rstrip("\n"))
+        output.result((job_text(report) + summary(facts)).rstrip("\n"))

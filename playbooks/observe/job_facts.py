@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
-from launch.client.query import JobReport
+from launch.client.query import show_job
+from launch.client.samples import job_samples
+from launch.errors import GiveUpError
 from launch.report.facts import JobFacts, collect_facts
 
-__all__ = ["job_facts"]
+if TYPE_CHECKING:
+    from launch.client.query import JobReport
+    from launch.host import Host
+
+__all__ = ["add_samples", "job_facts"]
 
 
-def job_facts(report: JobReport) -> JobFacts:
-    """Return what is known of a job whose head has answered with this."""
-    return collect_facts(report, None, (), time.time())
+def job_facts(job: str, head: Host, remote: str) -> JobFacts:
+    """Return what the head knows of the job. Raises as :func:`launch.client.query.show_job`."""
+    return add_samples(show_job(job, head, remote=remote), head, remote)
+
+
+def add_samples(report: JobReport, head: Host, remote: str) -> JobFacts:
+    """Return what the head knows of the job with this record.
+
+    Node code that records no phases takes no samples either, and is not asked for them.
+    """
+    if not any(event.event == "phase" for event in report.events):
+        return collect_facts(report, None, (), time.time())
+    try:
+        samples = job_samples(report.state.job, head, remote)
+    except GiveUpError:
+        return collect_facts(report, None, (), time.time())
+    return collect_facts(report, samples.history, [flag["text"] for flag in samples.flags], samples.now)

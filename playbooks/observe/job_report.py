@@ -45,7 +45,6 @@ def report(
     """
     from datetime import UTC, datetime
 
-    from launch.client.query import show_job
     from launch.report.page import report_page
     from playbooks.jobs.handle import choose_job
     from playbooks.jobs.location import find_job
@@ -59,7 +58,7 @@ def report(
     _check_target(target, overwrite=overwrite)
     place = find_job(chosen, inventory, name)
     with Cluster(inventory, chosen.folder) as cluster:
-        facts = job_facts(show_job(name, cluster.host(place.head), remote=place.remote))
+        facts = job_facts(name, cluster.host(place.head), place.remote)
     page = report_page(facts, _price(chosen, inventory), datetime.now(UTC))
     _write(target, page)
     _print(target, json=json)

@@ -15,14 +15,19 @@ from invoke.exceptions import Exit
 from infra.inventory import Inventory, Node
 from infra.preflight import prices
 from infra.preflight.prices import Prices
+from launch.client.samples import JobSamples
+from launch.errors import GiveUpError
+from launch.remote.sample.sample_records import Flag
 from playbooks.jobs import show
 from playbooks.jobs.location import Place
-from playbooks.observe import job_report
+from playbooks.observe import job_facts, job_report
 from playbooks.project import Stack
+from tests.launch.report.sample_job import START, history, phase
 from tests.launch.report.sample_job import report as sample_report
 
 HEAD = Node("node000000", 0, "", "", 1, 8, "running")
 JOB = "train-20260301-120000-0f3a"
+FLAG: Flag = {"kind": "slow", "node": "node000002", "rank": -1, "text": "node000002 34 % slower"}
 Task = Callable[..., str]
 
 
@@ -39,7 +44,10 @@ def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     monkeypatch.setattr(show, "find_job", lambda *_: Place(HEAD, "abc"))
     cluster = SimpleNamespace(host=lambda _: None)
     monkeypatch.setattr("playbooks.ssh.connection.Cluster", lambda *_: nullcontext(cluster))
-    monkeypatch.setattr("launch.client.query.show_job", lambda *_, **__: sample_report())
+    for name in ("launch.client.query", "playbooks.observe.job_facts"):
+        monkeypatch.setattr(f"{name}.show_job", lambda *_, **__: sample_report())
+    sampled = JobSamples(sample_report().state, None, history(), (FLAG,), START + 200)
+    monkeypatch.setattr(job_facts, "job_samples", lambda *_: sampled)
     monkeypatch.setattr(prices, "vm_prices", lambda *_: Prices(regular=27.197))
 
     def run(name: str, **given: object) -> str:
@@ -62,6 +70,7 @@ def test_the_report_is_a_file_named_after_the_job(task: Task, tmp_path: Path) ->
     text = (tmp_path / f"report-{JOB}.html").read_text()
     assert text.startswith("<!DOCTYPE html>")
     assert "at 27.20 USD an hour each, the regular list price" in text
+    assert "<li>node000002 34 % slower</li>" in text
 
 
 def test_json_names_the_file(task: Task) -> None:
@@ -90,7 +99,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_head_is_asked(
     output: str,
     words: str,
 ) -> None:
-    monkeypatch.setattr("launch.client.query.show_job", lambda *_, **__: pytest.fail("was asked"))
+    monkeypatch.setattr(job_facts, "show_job", lambda *_, **__: pytest.fail("was asked"))
     assert words in refusal(task, capsys, output=output)
 
 
@@ -106,5 +115,26 @@ def test_a_price_that_is_not_found_leaves_the_cost_unknown_with_the_reason(
 def test_a_job_is_shown_with_its_phases_goodput_and_advice(task: Task) -> None:
     text = task("job")
     assert "\nphases\n  environment made        62.0 s\n" in text
-    assert "\ngoodput   unknown: nothing was sampled\n" in text
+    assert "\ngoodput   48 %: 130.8 s of 275.0 s in steps that were kept" in text
     assert "\nadvice    its environment took 62.0 s of 275.0 s" in text
+
+
+def never(*_: object) -> JobSamples:
+    raise GiveUpError("node000000: its node code is older than this command")
+
+
+def test_a_job_of_older_node_code_is_shown_without_phases_and_not_asked_for_samples(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_facts, "job_samples", lambda *_: pytest.fail("was asked"))
+    monkeypatch.setattr("launch.client.query.show_job", lambda *_, **__: sample_report(events=()))
+    assert "phases" not in task("job")
+
+
+def test_a_job_without_samples_has_phases_and_an_unknown_goodput(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = (phase("queue", 0, 4), phase("run", 4, 9))
+    monkeypatch.setattr("launch.client.query.show_job", lambda *_, **__: sample_report(events=events))
+    monkeypatch.setattr(job_facts, "job_samples", never)
+    assert "\ngoodput   unknown: nothing was sampled\n" in task("job")
