@@ -130,6 +130,8 @@ class _Watch:
         from launch.client.events import LogLine, StateChange
 
         if isinstance(event, StateChange):
+            if event.state.state == "QUEUED":
+                output.progress(f"job {event.state.job} QUEUED: {event.state.reason}".removesuffix(": "))
             self.state = event.state
         elif isinstance(event, LogLine) and event.rank is not None and event.stream != "notice":
             self._reader.feed(event.rank, event.data)
