@@ -42,8 +42,8 @@ _HELP = {
     "nodes": "numbers of nodes to measure at, always the first of the stack: 1,2,4,8 (default: 1, 2, 4 "
     "and so on, up to all)",
     "repeat": "runs at each number of nodes (default: 3)",
-    "metric": "what is measured: a regular expression whose group is a figure that ranks print, higher for "
-    f"faster (default: {_METRIC}, as common frameworks print it)",
+    "metric": "what is measured: a name of the file's `ranklift.metrics`, or a regular expression whose "
+    f"group is a figure of ranks, higher for faster (default: {_METRIC}, as common frameworks print it)",
     "of": "whose figure a line prints: rank (figures of ranks are added up) or job (default: by the lines)",
     "weak": "each rank's share of the work stays the same (default)",
     "strong": "all the work stays the same, and is shared by more ranks",
@@ -98,15 +98,17 @@ def scaling(  # noqa: PLR0913, PLR0917  (each is an option)
     The exit status is a failed run's; what was measured is kept. Ctrl-C ends the job that runs.
     """
     from launch.jobfile import Flags, wanted_environment, with_assets
+    from launch.scaling.scaling_plan import read_metric
     from launch.scaling.scaling_study import Study
     from playbooks.observe.scaling_runs import ScalingRuns
 
     chosen = open_from(context, stack)
     inventory = chosen.saved()
-    plan = _plan(nodes, repeat, metric, of, (weak, strong), warm_up, len(inventory.nodes))
     folder = Path(output).expanduser()
     folders = [Path(file).expanduser().absolute().parent, Path.cwd(), chosen.project]
     job = with_assets(read_job_file(file, set or ()), folders)
+    pattern = read_metric(metric, job.own.metrics)
+    plan = _plan(nodes, repeat, (metric, pattern), of, (weak, strong), warm_up, len(inventory.nodes))
     flags = Flags(
         environment=environment_flag({**dict.fromkeys(ENVIRONMENT), "environment": environment}),
         processes=None if nproc_per_node is None else processes_flag(nproc_per_node),
@@ -136,14 +138,14 @@ def scaling(  # noqa: PLR0913, PLR0917  (each is an option)
 def _plan(
     nodes: str | None,
     repeat: str,
-    metric: str,
+    metric: tuple[str, str],
     of: str | None,
     modes: tuple[bool, bool],
     warm_up: str,
     there: int,
 ) -> ScalingPlan:
     """Return what the options ask for. Raise :class:`~launch.errors.InputError`."""
-    from launch.scaling.scaling_plan import ScalingPlan, powers_of_two, read_basis, read_metric
+    from launch.scaling.scaling_plan import ScalingPlan, powers_of_two, read_basis
     from launch.scaling.scaling_plan import read_node_counts as read_counts
 
     if all(modes):
@@ -153,8 +155,8 @@ def _plan(
         repeats=number("--repeat", repeat, "runs", "give 1 or more", low=1, high=_MOST_REPEATS),
         mode="strong" if modes[1] else "weak",
         warm_up=number("--warm-up", warm_up, "figures"),
-        metric=metric,
-        pattern=read_metric(metric, {}),
+        metric=metric[0],
+        pattern=metric[1],
         basis=read_basis(of),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from infra.inventory import Inventory, Node
@@ -72,7 +72,7 @@ class ScalingRuns:
         began, started = time.monotonic(), time.time()
         nodes = self.nodes[: run.nodes]
         try:
-            launch_job(self.stack, self.inventory, nodes, self.job, self.options, self.load, handling)
+            launch_job(self.stack, self.inventory, nodes, self.job, self._options(run), self.load, handling)
         except RankliftError:
             self._end(watch.state)
             raise
@@ -93,6 +93,12 @@ class ScalingRuns:
             )
         output.progress(f"{run.words}: {value:.4g} ({transport.words}), job {state.job}")
         return MeasuredRun(run, state.job, started, round(time.monotonic() - began, 3), figures, transport)
+
+    def _options(self, run: Run) -> LaunchOptions:
+        """Return the options of a run: a probe that is asked for is one of several nodes."""
+        if run.nodes > 1:
+            return self.options
+        return replace(self.options, flags=replace(self.options.flags, probe=False))
 
     def _end(self, state: JobState | None) -> None:
         """End a job whose head went silent: nobody waits for it any more."""

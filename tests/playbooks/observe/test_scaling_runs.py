@@ -11,9 +11,12 @@ from typing import Any, cast
 import pytest
 
 from launch.client.events import Event, JobState, LogLine, StateChange
+from launch.data.data_stores import Storage
 from launch.errors import JobFailed, NodeUnreachable
+from launch.jobfile import Flags
 from launch.scaling.point_transport import Transport
 from launch.scaling.scaling_plan import Run
+from playbooks.jobs.launch_file import LaunchOptions
 from playbooks.jobs.submit import Handling
 from playbooks.observe import scaling_runs
 from playbooks.observe.scaling_runs import RunFailed, ScalingRuns
@@ -37,6 +40,7 @@ class Bench:
 
         def launch(*given: object) -> None:
             self.handling = next(one for one in given if isinstance(one, Handling))
+            self.options = next(one for one in given if isinstance(one, LaunchOptions))
             assert self.handling.on_event is not None
             for event in self.events:
                 self.handling.on_event(event)
@@ -51,13 +55,16 @@ class Bench:
         monkeypatch.setattr(scaling_runs, "cancel_job", cancel)
         monkeypatch.setattr(ScalingRuns, "_transport", lambda *_: self.transport)
 
-    def measure(self, *, without_infiniband: bool = False, is_first: bool = True) -> Any:
+    def measure(self, *, without_infiniband: bool = False, is_first: bool = True, nodes: int = 2) -> Any:
         inventory = cast("Any", type("Inventory", (), {"size": "Standard_ND40rs_v2"}))
         runs = ScalingRuns(
-            *(self.stack, inventory, (), ANYTHING, ANYTHING, ANYTHING, replace(PLAN, warm_up=1)),
+            *(self.stack, inventory, (), ANYTHING),
+            options=LaunchOptions(Flags(probe=True), None, Storage(None), {}),
+            load=ANYTHING,
+            plan=replace(PLAN, warm_up=1),
             without_infiniband=without_infiniband,
         )
-        return runs.measure(Run(0, 2), is_first=is_first)
+        return runs.measure(Run(0, nodes), is_first=is_first)
 
 
 @pytest.fixture
@@ -92,6 +99,12 @@ def test_only_the_first_run_prints_the_jobs_notices_and_signals_end_each(bench: 
         assert bench.handling is not None
         assert bench.handling.is_repeat is not is_first
         assert {2, 15, 1} == bench.handling.cancelling_signals
+
+
+def test_a_probe_is_asked_for_on_several_nodes_alone(bench: Bench) -> None:
+    bench.events = [*LINES, job("SUCCEEDED")]
+    seen = [(bench.measure(nodes=nodes), bench.options.flags.probe)[1] for nodes in (1, 2)]
+    assert seen == [False, True]
 
 
 def test_a_job_that_waits_is_shown_with_what_it_waits_for(
