@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,12 +37,30 @@ class Row:
     """The last is at most this, and less than half of the first."""
     says: str = ""
     """A pattern that is found in what was printed."""
+    options: tuple[str, ...] = ()
+    """Of ``fab launch``."""
 
     def __str__(self) -> str:
         return f"{self.guide}-{self.example.removesuffix('.yml').removesuffix('/job')}"
 
 
+SMALL = (
+    *("--nproc-per-node", "1", "--env", "OMP_NUM_THREADS=1", "--set", "inputs.batch_size=2"),
+    *("--set", "inputs.image_size=32", "--set", "inputs.warm_up=1", "--set", "inputs.iters=2"),
+    *("--set", "inputs.batches=1"),
+)
+"""What makes a benchmark of GPUs one of a processor here."""
+TRAINED = {"nodes": NODE[:2], "equal_weights": True}
 ROWS = [
+    Row("A7", "resnet50/job.yml", TRAINED, says=r"Iter #1: [0-9.]+ img/sec per CPU", options=SMALL),
+    Row("A7", "resnet50/horovod.yml", TRAINED, says=r"Iter #1: [0-9.]+ img/sec per CPU", options=SMALL),
+    Row(
+        "A7",
+        "resnet50/tensorflow.yml",
+        {"workers": 2, "equal_weights": True},
+        says=r"Iter #1: [0-9.]+ img/sec per worker",
+        options=SMALL[2:],  # a worker for each node
+    ),
     Row(
         "G1",
         "mpi4py/job.yml",
@@ -130,7 +149,7 @@ def result(ran: Ran) -> dict[str, Any]:
 
 @pytest.mark.parametrize("row", cases(), ids=str)
 def test_a_job_trains_with_all_its_ranks(cluster: Workplace, row: Row) -> None:
-    ran = cluster.fab("launch", str(ROOT / "examples" / row.example), "--environment", "bare")
+    ran = cluster.fab("launch", str(ROOT / "examples" / row.example), "--environment", "bare", *row.options)
     assert re.search(r"^job \S+ SUCCEEDED$", ran.err, re.MULTILINE), ran
     answer = result(ran)
     assert {name: answer.get(name) for name in row.exactly} == row.exactly
@@ -149,6 +168,17 @@ def test_a_job_trains_with_all_its_ranks(cluster: Workplace, row: Row) -> None:
         assert (len(answer["steps"]), sum(answer["steps"])) == (2, 300)  # of either worker
         assert answer["weights_on"].startswith("/job:ps/")
     assert re.search(row.says, ran.out), ran
+
+
+def test_resnet_50_trains_on_images_in_folders_as_imagenets(cluster: Workplace) -> None:
+    """A7: ``examples/resnet50/images.yml`` with small images of its own making."""
+    examples = ROOT / "examples" / "resnet50"
+    cluster.run(sys.executable, str(examples / "make_images.py"), "imagenet")
+    more = ("--set", f"inputs.images.path={cluster.own}/imagenet", "--set", "inputs.workers=0")
+    ran = cluster.fab("launch", str(examples / "images.yml"), "--environment", "bare", *SMALL, *more)
+    answer = result(ran)
+    assert {name: answer[name] for name in TRAINED} == TRAINED, ran
+    assert re.search(r"Iter #1: [0-9.]+ img/sec per CPU", ran.out), ran
 
 
 def test_a_script_for_azure_mls_sdk_v1_trains_with_all_its_ranks(cluster: Workplace) -> None:
