@@ -17,7 +17,7 @@ import pulumi  # noqa: E402
 from pulumi.runtime import get_config_env  # noqa: E402
 
 from infra.arm.clients import endpoint, rehearsal_token  # noqa: E402
-from infra.config.replacing import keeps_nodes  # noqa: E402
+from infra.config.replacing import replacing_changes  # noqa: E402
 from infra.config.schema import parse  # noqa: E402
 from infra.former_outputs import former_outputs  # noqa: E402
 from infra.gate import pass_gate  # noqa: E402
@@ -40,6 +40,6 @@ from infra.cluster.component import TrainingCluster  # noqa: E402
 gc.freeze()
 gc.enable()
 
-_keeps = keeps_nodes(former_outputs(), config)
-for _name, _value in TrainingCluster(pulumi.get_stack(), config, keeps_nodes=_keeps).outputs.items():
+_changed = replacing_changes(former_outputs(), config)
+for _name, _value in TrainingCluster(pulumi.get_stack(), config, changed=_changed).outputs.items():
     pulumi.export(_name, _value)

@@ -36,12 +36,12 @@ class TrainingCluster(pulumi.ComponentResource):
         config: ClusterConfig,
         opts: pulumi.ResourceOptions | None = None,
         *,
-        keeps_nodes: bool = True,
+        changed: frozenset[str] = frozenset(),
     ) -> None:
         """Register the cluster of ``stack`` with everything in it.
 
-        With ``keeps_nodes`` later nodes boot by the document of those that the stack has; without it, all
-        nodes are made, and boot by the one of ``config``.
+        ``changed`` are the settings that replace nodes in this update. Without any, later nodes boot by the
+        document of those that the stack has; else all are made, and boot by the one of ``config``.
         """
         own = pulumi.ResourceOptions(transformations=[_without_former_types])
         super().__init__(
@@ -78,7 +78,7 @@ class TrainingCluster(pulumi.ComponentResource):
 
             used += allow_pull(place, identity, config.container_registry)
         if config.shared is not None:
-            site = SharedSite(place, data, config, network, user.public_key)
+            site = SharedSite(place, data, config, network, user.public_key, changed)
             shared = KINDS[config.shared.kind].build(site)
             more["nfsMount"] = folder = shared.source
             used += shared.ready
@@ -89,7 +89,7 @@ class TrainingCluster(pulumi.ComponentResource):
             frontend.pool_id if frontend else None,
             NodeAccess(_cloud_config(stack, config, cluster, host, folder), authorized_keys, tuple(used)),
             identity,
-            keeps_document=keeps_nodes,
+            keeps_document=not changed,
         )
         if identity is not None and (config.ttl_hours is not None or config.idle_stop_minutes is not None):
             from infra.cluster.identity import build_watcher_role

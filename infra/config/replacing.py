@@ -9,7 +9,7 @@ from infra.config.cluster_config import ClusterConfig
 from infra.config.readers import KEY
 from infra.naming import METRICS_TAG, NFS_TAG
 
-__all__ = ["BY_PROGRAM", "MADE_BY", "keeps_nodes", "replacing_settings", "settings_of"]
+__all__ = ["BY_PROGRAM", "MADE_BY", "replacing_changes", "replacing_settings", "settings_of"]
 
 MADE_BY = "nodesMadeBy"
 """The stack's output with the :func:`replacing_settings` of its last complete update."""
@@ -58,6 +58,7 @@ def replacing_settings(config: ClusterConfig) -> dict[str, str]:
         "ephemeralOsDisk": str(config.ephemeral_os_disk).lower(),
         "image": image.id if isinstance(image, GalleryImage) else image.urn,
         "location": config.location,
+        "metricsPort": str(config.metrics_port or ""),
         "nfs": config.shared.kind if config.shared else "",
         "spot": str(config.spot).lower(),
         "vmSize": config.size.name,
@@ -65,20 +66,26 @@ def replacing_settings(config: ClusterConfig) -> dict[str, str]:
     }
 
 
-def keeps_nodes(outputs: Mapping[str, object], config: ClusterConfig) -> bool:
-    """Return whether an update to ``config`` leaves the nodes of a stack with these outputs as they are.
+def replacing_changes(outputs: Mapping[str, object], config: ClusterConfig) -> frozenset[str]:
+    """Return which of those settings an update to ``config`` changes on a stack with these outputs.
 
-    A stack without outputs has never been complete: its nodes, if it has any, need not be kept alike. One
-    that was last updated before outputs had :data:`MADE_BY` shows three of the settings.
+    A stack without outputs has never been complete: its nodes, if it has any, need not be kept alike, so all
+    count. One that was last updated before outputs had :data:`MADE_BY` shows four of the settings, and had
+    none that came later, as a record had none that it lacks.
     """
-    if not outputs:
-        return False
     wanted = replacing_settings(config)
+    if not outputs:
+        return frozenset(wanted)
     made_by = outputs.get(MADE_BY)
     if isinstance(made_by, Mapping):
-        return dict(made_by) == wanted
-    same = all(outputs.get(name) in (None, wanted[name]) for name in ("adminUser", "location", "vmSize"))
-    return same and bool(outputs.get("nfsMount")) == bool(wanted["nfs"])
+        return frozenset(name for name, value in wanted.items() if made_by.get(name, "") != value)
+    shown = ("adminUser", "location", "vmSize")
+    changed = {name for name in shown if outputs.get(name) not in (None, wanted[name])}
+    if bool(outputs.get("nfsMount")) != bool(wanted["nfs"]):
+        changed.add("nfs")
+    if wanted["metricsPort"]:
+        changed.add("metricsPort")
+    return frozenset(changed)
 
 
 def _under(path: str, prefix: str) -> bool:

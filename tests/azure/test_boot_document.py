@@ -18,25 +18,27 @@ pytestmark = [pytest.mark.azure, pytest.mark.timeout(900), pytest.mark.for_every
 MARK = "# by an earlier version\n"
 
 
-def resources(state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The stack itself, and its scale set."""
-    found = {one["type"]: one for one in state["deployment"]["resources"]}
-    return found["pulumi:pulumi:Stack"], found[SCALE_SET]
+SERVER = "azure-native:compute:VirtualMachine"
+
+
+def resources(state: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The resources by type, of which some have one alone."""
+    return {one["type"]: one for one in state["deployment"]["resources"]}
 
 
 def document(cluster: Workplace) -> str:
     """The document in the scale set's model, as Pulumi last sent it."""
-    _, nodes = resources(cluster.pulumi("stack", "export", "--show-secrets", "--stack", STACK).json())
-    secret = nodes["inputs"]["virtualMachineProfile"]["osProfile"]["customData"]
+    found = resources(cluster.pulumi("stack", "export", "--show-secrets", "--stack", STACK).json())
+    secret = found[SCALE_SET]["inputs"]["virtualMachineProfile"]["osProfile"]["customData"]
     return base64.b64decode(json.loads(secret["plaintext"])).decode()
 
 
 def age(cluster: Workplace) -> None:
     """Make the stack's state that of an earlier version: another document, and no record of its settings."""
     state = cluster.pulumi("stack", "export", "--show-secrets", "--stack", STACK).json()
-    stack, nodes = resources(state)
-    del stack["outputs"][MADE_BY]
-    secret = nodes["inputs"]["virtualMachineProfile"]["osProfile"]["customData"]
+    found = resources(state)
+    del found["pulumi:pulumi:Stack"]["outputs"][MADE_BY]
+    secret = found[SCALE_SET]["inputs"]["virtualMachineProfile"]["osProfile"]["customData"]
     text = base64.b64decode(json.loads(secret["plaintext"])).decode()
     secret["plaintext"] = json.dumps(base64.b64encode((text + MARK).encode()).decode())
     path = cluster.temporary / "state.json"
@@ -70,4 +72,16 @@ def test_nodes_that_a_setting_replaces_boot_by_the_document_with_it(workplace: W
     seen = workplace.fab("exec", "ls /mnt/nfs | wc -l", "--json").json()
     assert {result["stdout"].strip() for result in seen.values()} == {"2"}
     assert not document(workplace).endswith(MARK)
+    workplace.pulumi("preview", "--stack", STACK, "--expect-no-changes")
+
+
+def test_a_server_for_files_that_a_setting_replaces_boots_by_the_document_with_it(
+    workplace: Workplace,
+) -> None:
+    workplace.configure(STACK, nodeCount=1, nfs="vm", nfsSizeGib=200, adminUser="trainer")
+    workplace.fab("up", "--yes")
+    found = resources(workplace.pulumi("stack", "export", "--stack", STACK).json())
+    server = base64.b64decode(found[SERVER]["inputs"]["osProfile"]["customData"]).decode()
+    assert "chown trainer: " in server
+    assert workplace.fab("exec", "--json", "whoami; ls /mnt/nfs").json()["node000000"]["exit_status"] == 0
     workplace.pulumi("preview", "--stack", STACK, "--expect-no-changes")

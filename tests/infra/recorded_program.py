@@ -129,8 +129,9 @@ def hidden(value: Any, path: str = "") -> Iterator[str]:
 
 
 def record(settings: dict[str, str]) -> dict[str, Any]:
-    """What the cluster of these settings asks for."""
-    config = parse({f"ranklift:{key}": value for key, value in settings.items()})
+    """What the cluster of these settings asks for; ``*changed`` names those that the update changes."""
+    changed = frozenset(settings.get("*changed", "").split())
+    config = parse({f"ranklift:{key}": value for key, value in settings.items() if key != "*changed"})
     engine = Engine()
     monitor = Monitor(engine)
     mocks.set_mocks(engine, project="ranklift", stack=STACK, monitor=monitor)
@@ -146,7 +147,7 @@ def record(settings: dict[str, str]) -> dict[str, Any]:
                 if await output.is_secret():
                     secrets.append(key)
 
-        return pulumi.Output.from_input(look(TrainingCluster(STACK, config).outputs))
+        return pulumi.Output.from_input(look(TrainingCluster(STACK, config, changed=changed).outputs))
 
     program()
     resources = dict(sorted(engine.resources.items()))

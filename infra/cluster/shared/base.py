@@ -38,6 +38,8 @@ class SharedSite:
     network: NodeNetwork
     operator_key: pulumi.Output[str]
     """The one public key that may log in to a server."""
+    changed: frozenset[str] = frozenset()
+    """Settings whose change in this update replaces nodes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from infra.preflight.meters import Part, os_disk, premium_disk
 __all__ = ["SERVER_SIZE", "NfsVm"]
 
 SERVER_SIZE = "Standard_E8s_v5"
+_REPLACING = ("adminUser", "location", "nfs", "zone")
+"""Settings whose change makes another server."""
 
 
 class NfsVm:
@@ -143,8 +145,12 @@ class NfsVm:
             tags=place.tags,
             opts=pulumi.ResourceOptions.merge(
                 place.opts,
-                # As with the nodes: a newer template must not replace what is there.
-                pulumi.ResourceOptions(ignore_changes=["osProfile.customData"], delete_before_replace=True),
+                # As with the nodes: a newer template must not replace what is there, and a new server must
+                # not boot by the former one's document.
+                pulumi.ResourceOptions(
+                    ignore_changes=["osProfile.customData"] if site.changed.isdisjoint(_REPLACING) else None,
+                    delete_before_replace=True,
+                ),
             ),
         )
         address = nic.ip_configurations.apply(

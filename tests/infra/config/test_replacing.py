@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from infra.config.cluster_config import ClusterConfig
-from infra.config.replacing import BY_PROGRAM, MADE_BY, keeps_nodes, replacing_settings, settings_of
+from infra.config.replacing import BY_PROGRAM, MADE_BY, replacing_changes, replacing_settings, settings_of
 from infra.config.schema import parse
 from tests.infra.programs import CONFIGURATIONS, Program, programs
 
@@ -65,6 +65,7 @@ CHANGES = {
     "ephemeralOsDisk": "true",
     "image": "microsoft-dsvm:ubuntu-hpc:2204-v100:22.04.2026013001",
     "location": "westeurope",
+    "metricsPort": "9400",
     "nfs": "vm",
     "spot": "true",
     "vmSize": "Standard_ND96asr_v4",
@@ -85,31 +86,48 @@ def test_the_record_has_every_setting_that_replaces_the_nodes() -> None:
 
 
 @pytest.mark.parametrize("setting", CHANGES)
-def test_an_update_that_changes_one_makes_the_nodes_again(setting: str) -> None:
+def test_an_update_that_changes_one_is_known_by_the_record(setting: str) -> None:
     outputs: dict[str, object] = {**OLDER, MADE_BY: replacing_settings(configured())}
-    assert keeps_nodes(outputs, configured())
-    assert not keeps_nodes(outputs, configured(**{setting: CHANGES[setting]}))
+    assert replacing_changes(outputs, configured()) == set()
+    changed = replacing_changes(outputs, configured(**{setting: CHANGES[setting]}))
+    also = {"image"} if setting == "vmSize" else set()  # each size has its own
+    assert changed == {setting} | also
 
 
-def test_an_update_that_changes_others_keeps_them() -> None:
+def test_an_update_that_changes_others_replaces_nothing() -> None:
     outputs = {MADE_BY: replacing_settings(configured())}
-    assert keeps_nodes(outputs, configured(nodeCount="9", ttlHours="4", osDiskGib="512", sshFrom="10.9.8.7"))
+    others = configured(nodeCount="9", ttlHours="4", osDiskGib="512", sshFrom="10.9.8.7")
+    assert replacing_changes(outputs, others) == set()
+
+
+def test_a_record_from_before_a_setting_was_known_had_it_unset() -> None:
+    outputs = {
+        MADE_BY: {
+            name: value for name, value in replacing_settings(configured()).items() if name != "metricsPort"
+        }
+    }
+    assert replacing_changes(outputs, configured()) == set()
+    assert replacing_changes(outputs, configured(metricsPort="9400")) == {"metricsPort"}
+
+
+def test_a_stack_that_was_never_complete_keeps_nothing() -> None:
+    assert replacing_changes({}, configured()) == set(CHANGES)
 
 
 @pytest.mark.parametrize(
-    ("outputs", "settings", "kept"),
+    ("outputs", "settings", "changed"),
     [
-        (OLDER, {}, True),
-        (OLDER, {"nodeCount": "5"}, True),
-        (OLDER, {"nfs": "vm"}, False),
-        ({**OLDER, "nfsMount": "10.0.0.5:/export/shared"}, {"nfs": "vm"}, True),
-        ({**OLDER, "nfsMount": "10.0.0.5:/export/shared"}, {}, False),
-        (OLDER, {"adminUser": "someone"}, False),
-        (OLDER, {"vmSize": "Standard_ND96asr_v4"}, False),
-        ({}, {}, False),
+        (OLDER, {}, set()),
+        (OLDER, {"nodeCount": "5"}, set()),
+        (OLDER, {"nfs": "vm"}, {"nfs"}),
+        ({**OLDER, "nfsMount": "10.0.0.5:/export/shared"}, {"nfs": "vm"}, set()),
+        ({**OLDER, "nfsMount": "10.0.0.5:/export/shared"}, {}, {"nfs"}),
+        (OLDER, {"adminUser": "someone"}, {"adminUser"}),
+        (OLDER, {"metricsPort": "9400"}, {"metricsPort"}),
+        (OLDER, {"vmSize": "Standard_ND96asr_v4"}, {"vmSize"}),
     ],
 )
-def test_a_stack_of_an_earlier_version_keeps_its_nodes_unless_its_outputs_differ(
-    outputs: dict[str, object], settings: dict[str, str], kept: bool
+def test_a_stack_of_an_earlier_version_shows_by_its_outputs_what_changes(
+    outputs: dict[str, object], settings: dict[str, str], changed: set[str]
 ) -> None:
-    assert keeps_nodes(outputs, configured(**settings)) is kept
+    assert replacing_changes(outputs, configured(**settings)) == changed
