@@ -17,6 +17,7 @@ from launch.host import Completed
 from launch.nodeset import fold
 from playbooks.cli import output
 from playbooks.cli.options import number
+from playbooks.cli.signals import attached
 from playbooks.cli.task import command, open_from, seconds, with_address_age
 from playbooks.nodes.choose import choose_nodes
 from playbooks.project import Stack
@@ -58,8 +59,8 @@ def execute(
 
     Of each node's stdout and stderr the last MiB is kept; what came before it is counted. A single node gets
     stdin, unless that is a terminal; several nodes refuse a stdin that has data.
-    The exit status is the command's own where all failures agree, else 1. Ctrl-C ends the command on
-    all nodes, and names those that had not answered.
+    The exit status is the command's own where all failures agree, else 1. Ctrl-C, SIGTERM and a
+    closed terminal end the command on the nodes that have not answered, and name them.
     """
     limit = None if timeout is None else seconds("--timeout", timeout)
     if not line.strip():
@@ -105,8 +106,13 @@ def run_on(
     from playbooks.ssh.connection import Cluster
 
     answered = set[str]()
+
     with Cluster(inventory, stack.folder) as cluster:
-        try:
+
+        def on_signal(_number: int) -> str:
+            return _end_command([cluster.host(node) for node in nodes if node.name not in answered])
+
+        with attached(on_signal):
             # The connection's own limit comes first: its error says more than the fan-out's.
             return fan_out_hosts(
                 cluster.host,
@@ -117,22 +123,20 @@ def run_on(
                 timeout=None if timeout is None else timeout + 1,
                 on_result=lambda name, _: answered.add(name),
             )
-        except KeyboardInterrupt:
-            _end_command([cluster.host(node) for node in nodes if node.name not in answered])
-            raise
 
 
-def _end_command(hosts: Sequence[SshHost]) -> None:
-    """End the command on ``hosts`` by SIGTERM, after a second by SIGKILL; report where it may still run."""
+def _end_command(hosts: Sequence[SshHost]) -> str:
+    """End the command on ``hosts`` by SIGTERM, after a second by SIGKILL; return what came of it."""
     for host in hosts:
         host.command.end("TERM")
-    output.progress(f"no answer yet from {fold(host.name for host in hosts)}: the command is ended there")
     running = _wait(hosts, _TERM_S)
     for host in running:
         host.command.end("KILL")
     running = _wait(running, _KILL_S)
-    if running:
-        output.progress(f"it may still run on {fold(host.name for host in running)}")
+    ended = (
+        f"interrupted: no answer yet from {fold(host.name for host in hosts)}; the command was ended there"
+    )
+    return f"{ended}, but may still run on {fold(host.name for host in running)}" if running else ended
 
 
 def _wait(hosts: Sequence[SshHost], limit: float) -> list[SshHost]:

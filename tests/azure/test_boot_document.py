@@ -13,7 +13,7 @@ from infra.config.replacing import MADE_BY
 from tests.azure.test_scaling import STACK, booted
 from tests.e2e.workplace import Workplace
 
-pytestmark = [pytest.mark.azure, pytest.mark.timeout(900), pytest.mark.for_every_change]
+pytestmark = [pytest.mark.azure, pytest.mark.timeout(900)]
 
 MARK = "# by an earlier version\n"
 
@@ -49,6 +49,7 @@ def age(cluster: Workplace) -> None:
         path.unlink()
 
 
+@pytest.mark.for_every_change
 def test_an_earlier_versions_nodes_stay_and_new_ones_are_made_like_them(workplace: Workplace) -> None:
     workplace.configure(STACK, nodeCount=1)
     workplace.fab("up")
@@ -63,6 +64,7 @@ def test_an_earlier_versions_nodes_stay_and_new_ones_are_made_like_them(workplac
     workplace.pulumi("preview", "--stack", STACK, "--expect-no-changes")
 
 
+@pytest.mark.for_every_change
 def test_nodes_that_a_setting_replaces_boot_by_the_document_with_it(workplace: Workplace) -> None:
     before = booted(workplace)
     workplace.configure(STACK, nodeCount=2, nfs="vm", nfsSizeGib=200)
