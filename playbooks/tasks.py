@@ -17,7 +17,7 @@ from playbooks.jobs import cancel, collect, launch_file, logs, show
 from playbooks.jobs.launch import launch_task
 from playbooks.nodes import drain, environments, exec, push, ssh_task
 from playbooks.nodes.on_unhealthy import OnUnhealthy, Replacement
-from playbooks.observe import job_report, metrics, scaling, top
+from playbooks.observe import debug, job_report, metrics, scaling, top
 from playbooks.stack import account, down, plan, replace, scale, status, up, wait_nodes
 from rehearsal.faults.fault_kinds import KINDS
 
@@ -31,6 +31,7 @@ def make_collection() -> Collection:
         *(plan.plan, account.account, up.up, down.down, status.status, wait_nodes.wait),
         *(scale.scale, replace.replace, check.check, drain.drain, drain.undrain),
         *(exec.execute, ssh_task.ssh, push.push),
+        *(scaling.scaling, debug.debug),
         *(show.jobs, show.job, logs.logs, cancel.cancel, collect.collect, upload.upload),
         *(top.top, job_report.report, metrics.metrics, scaling.scaling),
     ):

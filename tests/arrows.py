@@ -6,8 +6,8 @@ __all__ = ["ARROWS", "FOR_ALL"]
 
 FOR_ALL = {"launch.errors", "launch.nodeset", "launch.numbers"}
 _NODE_ROOMS = (
-    "agent base collect data environment environment.conda head health log mpi node node.runtimes probe "
-    "metrics sample store"
+    "agent base collect data debug environment environment.conda hangs head health log metrics mpi "
+    "node node.runtimes probe sample store"
 )
 _NODE_CODE = {"launch.remote", *(f"launch.remote.{room}" for room in _NODE_ROOMS.split())}
 _STACK = {"infra", "infra.arm", "infra.config", "infra.preflight"}
@@ -75,6 +75,7 @@ ARROWS: dict[str, set[str]] = {
         *("infra.preflight.prices", "infra.preflight.usage"),
         *("playbooks", "playbooks.cli", "playbooks.jobs", "playbooks.nodes", "playbooks.ssh"),
         "playbooks.stack",
+        *("launch.code", "launch.remote.hangs"),
     },
     "playbooks.stack": {
         *("launch", "launch.client", "launch.code", "launch.remote.base", "launch.remote.node"),
@@ -148,7 +149,8 @@ ARROWS: dict[str, set[str]] = {
     "launch.client": {
         *("launch", "launch.code", "launch.job", "launch.remote", "launch.remote.base"),
         *("launch.remote.data.stage_request", "launch.remote.environment.request", "launch.remote.log"),
-        *("launch.remote.sample", "launch.remote.store"),
+        *("launch.remote.debug.debug_records", "launch.remote.hangs", "launch.remote.store"),
+        "launch.remote.sample",
     },
     "launch.code": {"launch", "launch.remote.base", "launch.remote.store", "launch.results.layout"},
     "launch.data": {"launch", "launch.remote.base", "launch.remote.data.stage_request"},
@@ -182,11 +184,20 @@ ARROWS: dict[str, set[str]] = {
     "launch.remote.environment.conda": {"launch.remote.base", "launch.remote.environment"},
     "launch.remote.head": {
         *("launch.remote.base", "launch.remote.head.runners", "launch.remote.log", "launch.remote.mpi"),
-        *("launch.remote.node.runtimes", "launch.remote.probe", "launch.remote.sample"),
+        *("launch.remote.debug", "launch.remote.node.runtimes", "launch.remote.probe"),
+        "launch.remote.sample",
     },
     "launch.remote.head.runners": {"launch.remote.base", "launch.remote.log", "launch.remote.mpi"},
     "launch.remote.metrics": {"launch.remote.agent.activity", "launch.remote.sample"},
-    "launch.remote.node": {"launch.remote.base", "launch.remote.node.runtimes", "launch.remote.sample"},
+    "launch.remote.debug": {
+        *("launch.remote.base", "launch.remote.hangs", "launch.remote.head", "launch.remote.head.runners"),
+        *("launch.remote.health", "launch.remote.log"),
+    },
+    "launch.remote.hangs": {"launch.remote.base", "launch.remote.debug"},
+    "launch.remote.node": {
+        *("launch.remote.base", "launch.remote.debug.debug_child", "launch.remote.node.runtimes"),
+        "launch.remote.sample",
+    },
     "launch.remote.probe": {"launch.remote.base", "launch.remote.log", "launch.remote.mpi"},
     "launch.remote.node.runtimes": {"launch.remote.base", "launch.remote.mpi", "launch.remote.node"},
     "launch.remote.collect": {"launch.remote.base", "launch.remote.head.runners.node_command"},

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints, is_typedd
 import pytest
 
 from launch.remote.base import frames, health_records, job_dir, payloads, phase_records, records
+from launch.remote.debug import debug_records
 from launch.remote.head.runners import frame_fields
 from launch.remote.sample import sample_records
 from tests.test_architecture import PROJECT, Module, import_graph, is_module, modules, names
@@ -67,13 +68,14 @@ def defined() -> dict[str, Any]:
     """The names of the modules of types."""
     return {
         **{**vars(records), **vars(health_records), **vars(phase_records), **vars(payloads)},
-        **vars(sample_records),
+        **{**vars(sample_records), **vars(debug_records)},
     }
 
 
 _TYPES = (
     *(f"launch.remote.base.{name}" for name in ("records", "health_records", "payloads", "phase_records")),
     "launch.remote.sample.sample_records",
+    "launch.remote.debug.debug_records",
 )
 
 

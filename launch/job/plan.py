@@ -88,6 +88,8 @@ class JobPlan:
     """Data that was staged for the job."""
     stages: tuple[Phase, ...] = ()
     """What was brought to the nodes before the job, in seconds since it is submitted."""
+    py_spy: str = ""
+    """Path below the nodes' home folder of the program that reads Python's stacks; empty without one."""
 
     @property
     def python(self) -> str:
@@ -171,6 +173,8 @@ class JobPlan:
             "start_limit_s": self.start_limit_s,
             "grace_s": spec.grace_s,
             "max_restarts": spec.max_restarts,
+            "hang_after_s": spec.hang_after_s,
+            "py_spy": self.py_spy,
             "min_nodes": spec.min_nodes,
             "hostfile": self.hostfile,
             "metrics": dict(spec.metrics),

@@ -138,6 +138,8 @@ class JobSpec:
     """By name, a pattern with one group for a number in the ranks' lines."""
     max_restarts: int = 0
     """How often the job is launched again on the same nodes after a failure."""
+    hang_after_s: float | None = None
+    """Seconds without output of any rank after which the job is looked at and, unless it moves, ended."""
     min_nodes: int | None = None
     """With how few nodes the command goes on by itself when others are lost (torchrun's ``--nnodes``
     range); None when it needs them all."""
@@ -160,7 +162,8 @@ class JobSpec:
         self._check_node()
         if not 1 <= self.port <= _HIGHEST_PORT:
             raise wrong(self, "port", "is not a TCP port", f"use the default, {MASTER_PORT}")
-        for key, seconds in (("timeout_s", self.timeout_s), ("grace_s", self.grace_s)):
+        limits = {"timeout_s": self.timeout_s, "grace_s": self.grace_s, "hang_after_s": self.hang_after_s}
+        for key, seconds in limits.items():
             if seconds is not None and seconds <= 0:
                 raise InputError(key, seconds, "must be above 0", "give it in seconds, or leave it out")
             if seconds is not None and not seconds <= LONGEST_S:  # nor is NaN

@@ -74,6 +74,7 @@ class Own:
     metrics: Mapping[str, str] = field(default_factory=dict)
     """Patterns by name."""
     max_restarts: int = 0
+    hang_after_s: float | None = None
     health: HealthMode | None = None
     on_unhealthy: str = "refuse"
     grace_s: float | None = None

@@ -181,6 +181,7 @@ def read_own(reader: Reader, place: Place, folder: Path) -> Own:
             "chief",
             "metrics",
             "max_restarts",
+            "hang_after",
             "health",
             "on_unhealthy",
             "grace",
@@ -200,6 +201,7 @@ def read_own(reader: Reader, place: Place, folder: Path) -> Own:
         chief=reader.get(found, "chief", values.flag, False),
         metrics=_metrics(reader, found.get("metrics")),
         max_restarts=reader.get(found, "max_restarts", _RESTARTS, 0),
+        hang_after_s=reader.get(found, "hang_after", values.span, None),
         health=reader.get(found, "health", _health, None),
         on_unhealthy=reader.get(
             found, "on_unhealthy", lambda place: values.one_of(place, ("refuse", "replace")), "refuse"

@@ -40,6 +40,7 @@ _KEYS = {
     "timeout_s": "limits.timeout",
     "metrics": "ranklift.metrics",
     "max_restarts": "ranklift.max_restarts",
+    "hang_after_s": "ranklift.hang_after",
     "health": "ranklift.health",
     "grace_s": "ranklift.grace",
     "probe": "ranklift.probe",
@@ -64,6 +65,7 @@ class Flags:
     timeout_s: float | None = None
     metrics: Mapping[str, str] = field(default_factory=lambda: _NO_TEXT)
     max_restarts: int | None = None
+    hang_after_s: float | None = None
     health: HealthMode | None = None
     grace_s: float | None = None
     probe: bool | None = None
@@ -165,6 +167,7 @@ def make(
             timeout_s=flags.timeout_s or job.timeout_s,
             metrics={**job.own.metrics, **flags.metrics},
             max_restarts=job.own.max_restarts if flags.max_restarts is None else flags.max_restarts,
+            hang_after_s=flags.hang_after_s or job.own.hang_after_s,
             health=flags.health or job.own.health or HEALTH,
             grace_s=flags.grace_s or job.own.grace_s or GRACE_S,
             probe=job.own.probe if flags.probe is None else flags.probe,

@@ -39,6 +39,10 @@ def main(arguments: list[str]) -> int:
         from launch.remote.health import look
 
         return look.main(arguments[1])
+    if what == "rank-stacks":
+        from launch.remote.debug import rank_stacks
+
+        return rank_stacks.main(arguments[1])
     from launch.remote import cli
 
     return cli.main(arguments)

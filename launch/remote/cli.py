@@ -196,6 +196,16 @@ def _cancel(job: str, grace: str = "") -> int:
     return _answer(cancel.cancel(job, float(grace) if grace else None))
 
 
+def _debug(job: str, py_spy: str = "") -> int:
+    """Send what the job's ranks do, as its supervisor finds it; ``py_spy`` is the path of py-spy on nodes."""
+    from launch.remote.debug import debug_request
+
+    try:
+        return _answer(debug_request.request_debug(job, py_spy))
+    except debug_request.NotDebugged as error:
+        return _refuse(str(error))
+
+
 def _sweep(job: str, grace: str = "0", keep: str = "") -> int:
     """End the job's processes on this node; clear its working folder unless ``keep`` is set."""
     from launch.remote.head import cancel
@@ -361,6 +371,7 @@ def _upload_job(job: str) -> int:
 
 _COMMANDS: dict[str, Callable[..., int]] = {
     "cancel": _cancel,
+    "debug": _debug,
     "end-upload": _end_upload,
     "environment": _environment,
     "environments": _environments,

@@ -10,6 +10,7 @@ from launch.numbers import MOST, bounded
 from launch.remote.base.health_records import HealthMode
 
 __all__ = [
+    "HANG_HELP",
     "HEALTH_HELP",
     "METRIC_HELP",
     "PROBE",
@@ -29,6 +30,9 @@ HEALTH_HELP = (
 METRIC_HELP = (
     "a number that ranks print: NAME=PATTERN, with one group around it, e.g. 'psnr=PSNR: ([0-9.]+)'; may be "
     "repeated; step, loss, samples_per_s and checkpoint_s are found in common frameworks' lines"
+)
+HANG_HELP = (
+    "look at the ranks, and end the job unless they move, once none of them has printed anything for so long"
 )
 PROBE = {
     "probe": "prove that nodes reach each other over InfiniBand before any rank starts, in at most 60 s "

@@ -60,6 +60,7 @@ class Request:
     """Values of the launcher's own options, by name."""
     probe: bool | None = None
     metrics: Mapping[str, str] = field(default_factory=dict)
+    hang_after: str | None = None
 
 
 def job_spec(
@@ -95,6 +96,7 @@ def job_spec(
         if source is not None and runs_under(request.python, command_line)
         else (),
         timeout_s=None if request.timeout is None else seconds("--timeout", request.timeout),
+        hang_after_s=None if request.hang_after is None else seconds("--hang-after", request.hang_after),
         min_nodes=fewest,
         probe=request.probe,
         metrics=request.metrics,

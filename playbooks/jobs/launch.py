@@ -15,6 +15,7 @@ from invoke.tasks import Task
 from launch.data.data_inputs import fill_inputs
 from launch.launchers.base import Launcher
 from playbooks.cli.options import (
+    HANG_HELP,
     HEALTH_HELP,
     METRIC_HELP,
     PROBE,
@@ -58,6 +59,7 @@ _HELP = {
     "detach": "return once the job is on the head",
     "timeout": "the job's own limit from its start, restarts included: 90, 90s, 10m or 2h (default: none)",
     "max-restarts": "launch it again on the same nodes after a failure, at most this often",
+    "hang-after": f"{HANG_HELP}: 90, 90s, 10m or 2h (default: never)",
     "health": f"{HEALTH_HELP} (default: strict)",
     "on-unhealthy": f"{ON_UNHEALTHY_HELP} (default: refuse)",
     "grace": "time between SIGTERM and SIGKILL when its processes are ended: 90, 90s, 10m (default: 3s)",
@@ -79,6 +81,7 @@ _LAST = {
     **{"input": None, "sas_file": None, "stage": None},
     **{
         "max_restarts": None,
+        "hang_after": None,
         "health": None,
         "on_unhealthy": None,
         "grace": None,
@@ -150,6 +153,7 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
         options,
         probe_flag(given["probe"], given["no_probe"]),
         metrics_flag(given["metric"] or ()),
+        given["hang_after"],
     )
     inventory = stack.saved()
     dry_run = request.handling.dry_run

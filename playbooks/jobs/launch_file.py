@@ -20,6 +20,7 @@ from launch.launchers.registry import LAUNCHERS
 from launch.numbers import counted
 from launch.remote.base.records import UploadRecord
 from playbooks.cli.options import (
+    HANG_HELP,
     HEALTH_HELP,
     METRIC_HELP,
     PROBE,
@@ -61,6 +62,7 @@ _HELP = {
     "name": "part of the job's id (default: the file's `name`, else `display_name`, else the script's name)",
     "timeout": "the job's own limit from its start, restarts included, over the file's: 90, 90s, 10m or 2h",
     "max-restarts": "launch it again on the same nodes after a failure, at most this often, over the file's",
+    "hang-after": f"{HANG_HELP}, over the file's: 90s, 10m",
     "health": f"{HEALTH_HELP}; over the file's",
     "on-unhealthy": f"{ON_UNHEALTHY_HELP}; over the file's",
     "grace": "time between SIGTERM and SIGKILL when its processes are ended, over the file's: 90s, 10m",
@@ -91,6 +93,7 @@ def launch_file(  # noqa: PLR0913, PLR0917
     name: str | None = None,
     timeout: str | None = None,
     max_restarts: str | None = None,
+    hang_after: str | None = None,
     health: str | None = None,
     on_unhealthy: str | None = None,
     grace: str | None = None,
@@ -130,6 +133,7 @@ def launch_file(  # noqa: PLR0913, PLR0917
         name=name,
         timeout_s=None if timeout is None else seconds("--timeout", timeout),
         max_restarts=restarts_flag(max_restarts),
+        hang_after_s=None if hang_after is None else seconds("--hang-after", hang_after),
         health=health_flag(health),
         grace_s=None if grace is None else seconds("--grace", grace),
         probe=probe_flag(probe, no_probe),

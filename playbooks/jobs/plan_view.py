@@ -90,8 +90,8 @@ def _facts(
         facts.append(("needs", ", ".join(spec.requires)))
     if spec.shm_bytes:
         facts.append(("memory", f"at least {spec.shm_bytes / _BYTES_PER_MIB:.0f} MiB that processes share"))
-    if spec.timeout_s:
-        facts.append(("limit", f"{spec.timeout_s:g} s"))
+    limits = {"limit": spec.timeout_s, "hangs after": spec.hang_after_s}
+    facts += [(name, f"{seconds:g} s") for name, seconds in limits.items() if seconds]
     facts += [("metric", f"{name}: {pattern}") for name, pattern in spec.metrics.items()]
     if spec.max_restarts:
         facts.append(("restarts", f"up to {spec.max_restarts} after a failure, on the same nodes"))

@@ -99,11 +99,13 @@ class Load:
     data: Mapping[Path, Snapshot] = field(default_factory=dict)
     staging: Staging | None = None
     """What brings data that is in storage."""
+    tool: Snapshot | None = None
+    """What reads the stacks of ranks that hang."""
 
     @property
     def snapshots(self) -> tuple[Snapshot, ...]:
         """All of them, the code first."""
-        return (self.code, *self.data.values())
+        return (self.code, *self.data.values(), *filter(None, (self.tool,)))
 
     @property
     def notices(self) -> list[str]:
@@ -140,7 +142,7 @@ def planned_as(
     from launch.job.plan import plan
     from launch.job.spec import JobNode
 
-    return plan(
+    planned = plan(
         spec,
         [JobNode(node.name, node.private_ip, node.slots) for node in nodes],
         size=size,
@@ -150,6 +152,11 @@ def planned_as(
         now=identity.now,
         random=identity.random,
     )
+    if spec.hang_after_s is None:
+        return planned
+    from launch.code.stack_tool import py_spy_path
+
+    return replace(planned, py_spy=py_spy_path())
 
 
 def hand_over(
@@ -166,6 +173,14 @@ def hand_over(
 
     With ``dry_run`` print the plan instead, with ``kind`` in place of the plan's own word.
     """
+    if planned.py_spy:
+        from launch.code.stack_tool import py_spy_snapshot
+
+        load = replace(load, tool=py_spy_snapshot())
+    elif planned.spec.hang_after_s is not None:
+        from launch.code.stack_tool import NO_STACKS
+
+        notices = [*notices, NO_STACKS]
     notices = [*notices, *load.notices, *push_notices(stack, load.snapshots)]
     if handling.dry_run and not handling.json:
         output.result(plan_text(planned, load.code, load.data, notices, kind))

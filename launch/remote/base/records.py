@@ -192,6 +192,10 @@ class _Plan(ForRanks):
     start_limit_s: float
     grace_s: float
     max_restarts: int
+    hang_after_s: float | None
+    """Seconds without output of any rank after which the job is looked at and, unless it moves, ended."""
+    py_spy: str
+    """Path below the home folder of the program that reads Python's stacks; empty without one."""
     min_nodes: int | None
     machinefile: str
     mpirun: dict[str, CommandLine]

@@ -105,6 +105,23 @@ RESTART_PAUSE_S = 1.0
 BUSY_PAUSE_S = 2.0
 """Mean pause between queries to nodes whose slots another head's job holds."""
 
+# ---- a look at a hanging job ----
+
+DEBUG_SPAN_S = 2.0
+"""Time between the first look at a rank and the last."""
+DEBUG_STACK_S = 2.0
+"""Limit for one process's stacks: they take some 20 ms where the processors are free."""
+DEBUG_CHILD_S = 3.0 * DEBUG_SPAN_S
+"""Limit for a node to look at its ranks; what is not known by then is left out."""
+DEBUG_LATE_S = 2.0
+"""Wait beyond that limit, after which a runner kills the process that looks."""
+DEBUG_ANSWER_S = DEBUG_CHILD_S + DEBUG_LATE_S + 1.5
+"""Limit for the reports of all nodes; the verdict names those that have not come."""
+DEBUG_STEP_S = DEBUG_ANSWER_S + 3.0
+"""Limit for the head's answer to ``debug``: a supervisor looks for requests several times a second."""
+DEBUG_PIECE, DEBUG_PIECES = 48 << 10, 4
+"""Bytes of one frame of a report, and number of frames at most."""
+
 # ---- the end of a job ----
 
 GRACE_S = 3.0

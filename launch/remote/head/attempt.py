@@ -315,6 +315,7 @@ class Attempt:
         if limit is not None and self._order.deadline is not None and now > self._order.deadline:
             self._apply(Stop(self._timed_out(limit)))
         self._on_late_start(now)
+        self._apply(self._events.hangs.on_tick(now))
         for channel in self._pool.silent_channels(now):
             self._losses.silent.add(channel.node)
             self._lose(channel, f"no sign of life for {timing.NODE_SILENT_S:g} s")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from launch.remote.base import encryption, frames
 from launch.remote.base.payloads import Hello, RankExit, Ready
 from launch.remote.base.records import RankEnd, Taken
+from launch.remote.debug.hang_watch import HangWatch
 from launch.remote.head import outcome
 from launch.remote.head.health_report import HealthReport
 from launch.remote.head.job_state import JobState, LaunchOrder
@@ -58,6 +59,7 @@ class RunnerEvents:
         self._order, self._job_state, self._pool = order, job_state, pool
         self._ranks, self._barrier, self._shutdown, self._losses = ranks, barrier, shutdown, losses
         self.health = HealthReport(order)
+        self.hangs = HangWatch(order, pool, ranks)
         self.taken: Taken = {}
         """By node, the slots for which it refused the job, each with its holder."""
         self._samples: SampleRecorder | None = None
@@ -73,6 +75,8 @@ class RunnerEvents:
             fields = frame_fields.read(kind, payload)
             rank = fields["rank"] if kind == frames.NOTE else None
         channel.accept(kind, rank)
+        if rank is not None and rank >= 0:
+            self.hangs.on_output(rank, now)
         self._order.stream.on_frame(kind, payload, channel.node, self._name(channel))
         if kind == frames.EXIT:
             return self._on_exit(channel, fields, now)
@@ -81,6 +85,11 @@ class RunnerEvents:
         if kind == frames.BUSY:
             self.taken[self._name(channel)] = fields["taken"]
             return Stop()
+        self._on_report(channel, kind, fields, now)
+        return None
+
+    def _on_report(self, channel: Channel, kind: bytes, fields: Any, now: float) -> None:
+        """Apply a frame after which the launch goes on."""
         if kind == frames.HELD:
             self._on_held(channel)
         elif kind == frames.READY:
@@ -89,6 +98,8 @@ class RunnerEvents:
             self.health.on_findings(channel.node, fields)
         elif kind == frames.SAMPLE:
             self._on_sample(channel, fields)
+        elif kind == frames.STACKS:
+            self.hangs.on_stacks(channel, fields)
         elif kind == frames.STARTED:
             self._ranks.started.update(channel.ranks)
             self.report_running()
@@ -97,7 +108,6 @@ class RunnerEvents:
         elif kind == frames.DONE and fields["left"]:
             line = f"{self._name(channel)}: processes {fields['left']} survived SIGKILL: restart this node\n"
             self._order.stream.write(LAUNCHER, channel.node, 2, line.encode())
-        return None
 
     def report_running(self) -> None:
         """Set the job's state to RUNNING once every expected rank has started."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from launch.remote.base.payloads import Hello, RankExit, RunnerSpec, Started, Stop
+    from launch.remote.debug.debug_child import DebugChild
     from launch.remote.node.runtimes.container import Container
     from launch.remote.sample.sampler import Sampler
 
@@ -77,6 +78,7 @@ class Loop:
         self._sampled: RunnerSpec | None = None
         self._sample_at: float | None = None
         self._sampler: Sampler | None = None
+        self._debug: DebugChild | None = None
         self._wake, wake = os.pipe()
         for end in (self._wake, wake, channel_in, channel_out):
             os.set_blocking(end, False)
@@ -106,6 +108,8 @@ class Loop:
                 poll.register(self.channel_out, select.POLLOUT)
         for fd in self._pipes():
             poll.register(fd, select.POLLIN)
+        if self._debug is not None:
+            poll.register(self._debug.fd, select.POLLIN)
         if any(outlet.size for outlet in self._outlets()):
             wait_ms = max(0, min(wait_ms, int(1000 * (self._sent + _GATHER - time.monotonic())) + 1))
         ready = {fd for fd, _ in poll.poll(wait_ms)}
@@ -220,6 +224,8 @@ class Loop:
             if kind == frames.STOP:
                 order: Stop = frames.unpack(payload)
                 self.stop(order["grace_ms"] / 1000)
+            elif kind == frames.DEBUG:
+                self._look_at_ranks(payload)
             elif kind != frames.BEAT:
                 others.append((kind, payload))
         return others
@@ -231,6 +237,8 @@ class Loop:
         if now - self._beaten >= timing.BEAT_S:
             self._beaten = now
             self._send_raw(frames.frame(frames.BEAT))
+        if self._debug is not None:
+            self._debug = self._debug.step(self._send)
         if now - self._looked >= TICK_MS / 1000:
             self._looked = now
             self._look_for_a_notice()
@@ -269,6 +277,14 @@ class Loop:
         last = self._sampler.last_metrics(rank.rank, rank.recent, time.monotonic())
         if last is not None:
             self._send(frames.SAMPLE, last)
+
+    def _look_at_ranks(self, order: bytes) -> None:
+        """Start to look at what the ranks do, unless that is done already."""
+        running = {rank.rank: rank.pid for rank in self.ranks if rank.status is None and rank.rank != NODE}
+        if self._debug is None and running and not self._stopped:
+            from launch.remote.debug.debug_child import DebugChild  # only jobs that hang need it
+
+            self._debug = DebugChild(order, running)
 
     def _look_for_a_notice(self) -> None:
         stamp = eviction.stamp()

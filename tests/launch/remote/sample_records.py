@@ -57,6 +57,8 @@ def sample_plan(job: str = "t-1", **fields: Any) -> Plan:
         "start_limit_s": 60.0,
         "grace_s": 30.0,
         "max_restarts": 0,
+        "hang_after_s": None,
+        "py_spy": "",
         "min_nodes": None,
         "hostfile": "",
         "metrics": {},

@@ -37,7 +37,10 @@ class Planned:
 
     id: str = "t-1"
     remote: str = ".ranklift/remote/abc"
-    spec: object = field(default_factory=lambda: SimpleNamespace(environment=None, runtime="bare"))
+    spec: object = field(
+        default_factory=lambda: SimpleNamespace(environment=None, runtime="bare", hang_after_s=None)
+    )
+    py_spy: str = ""
     stages: tuple[Phase, ...] = ()
 
 

@@ -37,6 +37,7 @@ _ALLOWED = {
     frames.OUT: _ONCE_GREETED,
     frames.NOTE: _ONCE_GREETED,
     frames.TAIL: _ONCE_GREETED,
+    frames.STACKS: (STARTED, DONE),
     frames.BEAT: (*_ONCE_GREETED, REFUSED),
 }
 """Stages in which a runner may send each type of frame."""

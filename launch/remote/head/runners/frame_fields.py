@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Callable  # noqa: UP035  (nodes may run Python 3.8)
 
-from launch.remote.base import frames
+from launch.remote.base import frames, timing
 from launch.remote.base.frames import ProtocolError
 
 __all__ = ["is_output", "output", "read"]
@@ -118,6 +118,10 @@ _SHAPES: dict[bytes, dict[str, Shape]] = {
         )
     },
     frames.SAMPLE: {"node": _at_most(1, _NODE_SAMPLE), "ranks": _all(_RANK_SAMPLE)},
+    frames.STACKS: {
+        **{"request": _COUNT, "part": _integer(0, timing.DEBUG_PIECES - 1)},
+        **{"of": _integer(1, timing.DEBUG_PIECES), "text": _text},
+    },
     frames.BUSY: {"taken": _all(_pair(_integer(0, _MANY), _text))},
     frames.DONE: {"left": _all(_PID)},
     frames.EVICTION: {"type": _text, "at": _integer(0, _YEAR_9999), "left_ms": _COUNT, "at_once": _FLAG},

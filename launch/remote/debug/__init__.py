@@ -1,0 +1,1 @@
+"""What the ranks of a hanging job do: looked at on each node, collected on the head."""

@@ -1,0 +1,188 @@
+"""The command ``rank-stacks``: what this node's ranks do, looked at three times within two seconds.
+
+A child of the runner, which must not wait for it: a file of /proc may hang with the process that it is about.
+The report is JSON on stdout; what takes too long is left out, with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+from launch.remote.base import frames, processes, timing
+from launch.remote.debug.debug_records import NodeFacts, ProcessFacts
+from launch.remote.debug.device_state import PortCounters, gpu_states, has_gpus, print_gpus
+from launch.remote.debug.flight_record import read_record, request_record
+from launch.remote.debug.nccl_ras import ADDRESS, NoRas, RasError, ask_ras
+from launch.remote.debug.process_state import (
+    ProcessState,
+    environ_of,
+    environ_rank,
+    read_state,
+    stuck_sockets,
+    unsent_of,
+)
+from launch.remote.debug.python_stacks import PySpy
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from launch.remote.debug.debug_records import DebugOrder, RasRank, Unsent
+
+__all__ = ["main"]
+
+_LOOKS = 3
+_RAS_S = 2.5
+_PROCESSES = 24
+"""Processes of a rank whose facts are reported: its workers that load data are the most."""
+_REPORT = timing.DEBUG_PIECES * timing.DEBUG_PIECE
+
+
+class _Watched:
+    """A process and what was seen of it."""
+
+    def __init__(self, pid: int, first: ProcessState) -> None:
+        self.pid, self.first = pid, first
+        self.facts: ProcessFacts = {
+            "pid": pid,
+            "name": first.name,
+            "state": first.state,
+            "kernel_function": first.kernel_function,
+            "cpu_ms": 0,
+            "switches": 0,
+            "threads": [],
+            "later": [],
+            "problem": "",
+            "unsent": [],
+        }
+
+    def look(self, spy: PySpy, limit: float) -> None:
+        """Read its stacks, its main thread's alone where they were read before."""
+        seconds = limit - time.monotonic()
+        if seconds <= 0:
+            self.facts["problem"] = self.facts["problem"] or "there was no time left to read its stacks"
+            return
+        threads, problem = spy.dump(self.pid, min(seconds, timing.DEBUG_STACK_S))
+        if not self.facts["threads"]:
+            self.facts["threads"], self.facts["problem"] = threads, problem
+        elif threads:
+            self.facts["later"].append({"frames": threads[0]["frames"]})
+
+    def end(self, stuck: dict[str, Unsent]) -> None:
+        """Complete the facts with what has changed since the first look."""
+        last = read_state(self.pid)
+        if last is None:
+            self.facts["state"] = "gone"
+            return
+        facts, first = self.facts, self.first
+        facts["cpu_ms"], facts["switches"] = last.cpu_ms - first.cpu_ms, last.switches - first.switches
+        if facts["state"] == "D" and last.state != "D":
+            facts["state"] = last.state  # it was in the kernel for a moment
+        facts["unsent"] = unsent_of(self.pid, stuck)
+
+
+def main(order: str) -> int:
+    """Print the report on the ranks of an order, bencoded; or the GPUs for the word ``gpus``."""
+    if order == "gpus":
+        return print_gpus()
+    wanted: DebugOrder = frames.unpack(order.encode("utf-8", "surrogateescape"))
+    sys.stdout.write(_bounded(_collect(wanted)))
+    sys.stdout.flush()
+    return 0
+
+
+def _collect(order: DebugOrder) -> NodeFacts:
+    begun = time.monotonic()
+    limit = begun + timing.DEBUG_CHILD_S
+    problems: list[str] = []
+    ports = PortCounters() if order["node"] else None
+    by_rank = _watched(order)
+    watched = [one for its in by_rank.values() for one in its]
+    spy = PySpy(order["py_spy"])
+    environs = {rank: environ_of(its[-1].pid) for rank, its in by_rank.items() if its}
+    for rank, environ in environs.items():
+        request_record(environ, rank)
+    for look in range(_LOOKS):
+        time.sleep(max(0.0, begun + look * timing.DEBUG_SPAN_S / (_LOOKS - 1) - time.monotonic()))
+        for one in watched:
+            if not look or one.facts["threads"]:
+                one.look(spy, limit)
+    stuck = stuck_sockets()
+    for one in watched:
+        one.end(stuck)
+    looked = time.monotonic() - begun
+    found: NodeFacts = {
+        "looked_ms": int(looked * 1000),
+        "ranks": [
+            {
+                "rank": rank,
+                "processes": [one.facts for one in its],
+                "collective": read_record(environs.get(rank, {}), rank),
+            }
+            for rank, its in sorted(by_rank.items())
+        ],
+        "ports": ports.traffic() if ports is not None else [],
+        "gpus": [],
+        "ras": [],
+        "problems": problems,
+    }
+    if order["node"] and has_gpus():
+        found["gpus"], problem = gpu_states(max(0.5, limit - time.monotonic()))
+        problems += [problem] if problem else []
+        found["ras"] = _ras(environs, limit, problems)
+    return found
+
+
+def _ras(environs: dict[int, dict[str, str]], limit: float, problems: list[str]) -> list[RasRank]:
+    """Return what NCCL's RAS answers, which one process of the node listens for; none where NCCL has none."""
+    environ = next(iter(environs.values()), {})
+    if environ.get("NCCL_RAS_ENABLE") == "0":
+        return []
+    address = environ.get("NCCL_RAS_ADDR") or ADDRESS
+    try:
+        return ask_ras(address, min(_RAS_S, max(0.5, limit - time.monotonic())))
+    except NoRas:
+        return []
+    except RasError as error:
+        problems.append(str(error))
+        return []
+
+
+def _watched(order: DebugOrder) -> dict[int, list[_Watched]]:
+    """Return the processes of each rank: of a launcher of the user's, those of each RANK that it has set."""
+    by_rank: dict[int, list[_Watched]] = {}
+    for rank, pid in zip(order["ranks"], order["pids"]):  # noqa: B905
+        below = [pid, *processes.descendants(pid)]
+        own = environ_rank(environ_of(pid))
+        for one in below:
+            number = environ_rank(environ_of(one)) if order["per_node"] else None
+            if order["per_node"] and number in (None, own):
+                continue
+            its = by_rank.setdefault(rank if number is None else number, [])
+            state = read_state(one) if len(its) < _PROCESSES else None
+            if state is not None:
+                its.append(_Watched(one, state))
+    return by_rank
+
+
+def _bounded(facts: NodeFacts) -> str:
+    """Return the report as text of at most the size that the head takes: first other threads' stacks are left
+    out, then those of all but the first process of a rank, then stacks."""
+    text = json.dumps(facts)
+    for keep in range(3):
+        if len(text) <= _REPORT:
+            return text
+        if not keep:
+            facts["problems"].append(f"stacks were left out: the report had {len(text)} characters")
+        for rank in facts["ranks"]:
+            for place, process in enumerate(rank["processes"]):
+                is_kept = keep < 1 or (keep < 2 and not place)  # noqa: PLR2004
+                process["threads"] = process["threads"][:1] if is_kept else []
+                process["later"] = process["later"] if is_kept else []
+        text = json.dumps(facts)
+    while len(text) > _REPORT:
+        for rank in facts["ranks"]:
+            rank["processes"] = rank["processes"][:1]
+        facts["ranks"] = facts["ranks"][: len(facts["ranks"]) * 9 // 10]
+        text = json.dumps(facts)
+    return text

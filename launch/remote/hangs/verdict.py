@@ -1,0 +1,370 @@
+"""The verdict on a hanging job: which rank keeps the others waiting, and in which way.
+
+Pure: the same facts give the same verdict. The kinds are tried in the order in which one explains the next: a
+rank that is stopped is also missing from the collective that the others wait in.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from launch.remote.hangs.places import NOWHERE, Place, main_process, place_of
+from launch.remote.hangs.stack_folding import format_ranks, ranks_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from launch.remote.debug.debug_records import DebugFacts, ProcessFacts, RasRank, Verdict, VerdictKind
+
+__all__ = ["judge"]
+
+_STOPPED = ("T", "t")
+_WAKES = 2
+"""Voluntary context switches of a waiting rank's main thread that show that it moves; a stuck one has
+none."""
+_MOST_DEAD = 4
+
+
+class _Rank(NamedTuple):
+    number: int
+    node: str
+    process: ProcessFacts | None
+    processes: Sequence[ProcessFacts]
+    places: tuple[Place, ...]
+    """At each look."""
+    sequence: int
+    """Of its newest collective by the flight recorder; -1 without."""
+
+    @property
+    def place(self) -> Place:
+        return self.places[0]
+
+    @property
+    def name(self) -> str:
+        return f"rank {self.number} on {self.node}"
+
+
+def judge(facts: DebugFacts) -> Verdict:
+    """Return the verdict on what is known of a job's ranks."""
+    ranks = [_rank(number, node, its) for number, (node, its) in sorted(ranks_of(facts).items())]
+    verdict = (
+        _stopped(ranks)
+        or _in_kernel(ranks)
+        or _ended(facts, ranks)
+        or _slow(facts, ranks)
+        or _by_ras(facts, ranks)
+        or _mismatched_sequence(ranks)
+        or _dead_network(facts, ranks)
+        or _missing(facts, ranks)
+        or _mismatched(ranks)
+        or _unknown(facts, ranks)
+    )
+    verdict["notes"] += _notes(facts, ranks)
+    return verdict
+
+
+def _rank(number: int, node: str, facts: object) -> _Rank:
+    its = facts
+    process = main_process(its)  # type: ignore[arg-type]
+    looks = []
+    if process is not None and process["threads"]:
+        looks = [process["threads"][0]["frames"], *(look["frames"] for look in process["later"])]
+    places = tuple(place_of(frames) for frames in looks) or (NOWHERE,)
+    newest = its["collective"]  # type: ignore[index]
+    sequence = newest[0]["sequence"] if newest else -1
+    return _Rank(number, node, process, its["processes"], places, sequence)  # type: ignore[index]
+
+
+def _verdict(kind: VerdictKind, text: str, ranks: Iterable[_Rank] = (), nodes: Iterable[str] = ()) -> Verdict:
+    at_fault = list(ranks)
+    names = list(dict.fromkeys([*(rank.node for rank in at_fault), *nodes]))
+    return {
+        "kind": kind,
+        "text": text,
+        "ranks": [rank.number for rank in at_fault],
+        "nodes": names,
+        "notes": [],
+    }
+
+
+def _named(ranks: Sequence[_Rank]) -> str:
+    """Return ranks with their nodes, shortened where they are many."""
+    nodes = list(dict.fromkeys(rank.node for rank in ranks))
+    where = nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes"
+    return f"{format_ranks(rank.number for rank in ranks)} on {where}"
+
+
+def _others(ranks: Sequence[_Rank], without: Sequence[_Rank]) -> str:
+    """Return what most of the other ranks do."""
+    rest = [rank for rank in ranks if rank not in without]
+    groups = _by_place([rank for rank in rest if rank.place.operation])
+    if not groups:
+        return ""
+    place, waiting = groups[0]
+    verb = "waits" if len(waiting) == 1 else "wait"
+    count = f"{len(waiting)} rank{'s' * (len(waiting) != 1)}"
+    sequence = waiting[0].sequence
+    number = f" #{sequence}" if sequence >= 0 and all(one.sequence == sequence for one in waiting) else ""
+    at = f" at {place.line}" if place.line else ""
+    return f"{count} {verb} in {place.operation}{number}{at}; "
+
+
+def _by_place(ranks: Sequence[_Rank]) -> list[tuple[Place, list[_Rank]]]:
+    """Return the ranks by operation and line, most first."""
+    groups: dict[tuple[str, str], list[_Rank]] = {}
+    for rank in ranks:
+        groups.setdefault((rank.place.operation, rank.place.line), []).append(rank)
+    ordered = sorted(groups.values(), key=lambda its: (-len(its), its[0].number))
+    return [(its[0].place, its) for its in ordered]
+
+
+# -- the kinds ------------------------------------------------------------------------------------
+
+
+def _stopped(ranks: Sequence[_Rank]) -> Verdict | None:
+    found = [rank for rank in ranks if any(one["state"] in _STOPPED for one in rank.processes)]
+    if not found:
+        return None
+    its = next(one for one in found[0].processes if one["state"] in _STOPPED)
+    why = "by a debugger" if its["state"] == "t" else "by a signal such as SIGSTOP"
+    remedy = (
+        f"`kill -CONT {its['pid']}` there lets it go on" if its["state"] == "T" else "let the debugger go on"
+    )
+    verb = "is" if len(found) == 1 else "are"
+    text = f"{_others(ranks, found)}{_named(found)} {verb} stopped {why} (process {its['pid']}): {remedy}"
+    return _verdict("stopped", text, found)
+
+
+def _in_kernel(ranks: Sequence[_Rank]) -> Verdict | None:
+    found = [rank for rank in ranks if rank.process is not None and rank.process["state"] == "D"]
+    if not found:
+        return None
+    its = found[0].process
+    assert its is not None  # noqa: S101  as filtered above
+    function = its["kernel_function"] or "an unnamed function"
+    verb = "hangs" if len(found) == 1 else "hang"
+    text = (
+        f"{_others(ranks, found)}{_named(found)} {verb} in the kernel (state D, process {its['pid']}, in "
+        f"{function}): a disk, a file system or a driver does not answer"
+    )
+    return _verdict("kernel", text, found)
+
+
+def _ended(facts: DebugFacts, ranks: Sequence[_Rank]) -> Verdict | None:
+    """Judge ranks that have ended while others wait for them."""
+    ended = {int(rank): status for rank, status in facts["ended"].items()}
+    waiting = _others(ranks, [])
+    if not (ended and waiting):
+        return None
+    gone = [
+        _Rank(number, facts["node_of"].get(str(number), "?"), None, (), (NOWHERE,), -1)
+        for number in sorted(ended)
+    ]
+    statuses = ", ".join(map(str, sorted(set(ended.values()))))
+    verb = "has" if len(gone) == 1 else "have"
+    text = f"{waiting}{_named(gone)} {verb} ended already, with exit status {statuses}"
+    return _verdict("missing-rank", text, gone)
+
+
+def _slow(facts: DebugFacts, ranks: Sequence[_Rank]) -> Verdict | None:
+    """Judge a job whose waiting ranks move between two looks, or that prints."""
+    waiting = [rank for rank in ranks if any(place.operation for place in rank.places)]
+    moving = [rank for rank in waiting if _moves(rank)]
+    said = [] if facts["per_node"] else facts["printed"]  # a user's own launcher does not show whose it is
+    printed = [rank.number for rank in ranks if rank.number in said and (rank in waiting or not waiting)]
+    if not (printed or 2 * len(moving) > len(waiting) > 0):
+        return None
+    what = f"{len(moving)} of {len(ranks)} ranks moved" if moving else f"{format_ranks(printed)} printed"
+    counts = {rank.number: sum(bool(place.operation) for place in rank.places) for rank in ranks}
+    least = min(counts.values(), default=0)
+    late = [rank for rank in ranks if counts[rank.number] == least]
+    text = f"slow and not stuck: {what} while they were looked at"
+    if 0 < len(late) <= max(1, len(ranks) // 4) and least < max(counts.values()):
+        place = next((place for place in late[0].places if not place.operation), late[0].place)
+        verb = "waits" if len(late) == 1 else "wait"
+        text += f"; {_named(late)} {verb} least for others: in {place.text}"
+        return _verdict("slow", text, late)
+    return _verdict("slow", text)
+
+
+def _moves(rank: _Rank) -> bool:
+    if any((one.operation, one.line) != (rank.place.operation, rank.place.line) for one in rank.places):
+        return True
+    return rank.process is not None and rank.process["switches"] >= _WAKES
+
+
+def _by_ras(facts: DebugFacts, ranks: Sequence[_Rank]) -> Verdict | None:
+    """Judge ranks that, by NCCL's own account, do not answer, or have started fewer collectives."""
+    of_process = {(rank.node, process["pid"]): rank for rank in ranks for process in rank.processes}
+    groups: dict[str, dict[int, RasRank]] = {}
+    for part in (part for parts in facts["nodes"].values() for part in parts):
+        for one in part["ras"]:
+            groups.setdefault(one["group"], {})[one["rank"]] = one
+    for group in sorted(groups.values(), key=len, reverse=True):
+        its = [group[number] for number in sorted(group)]
+        most = max((one["operations"] for one in its), default=-1)
+        behind = [one for one in its if one["operations"] < most]
+        if not behind or 2 * len(behind) > max(len(its), 2):
+            continue
+        named = [of_process.get((facts["addresses"].get(one["host"], ""), one["pid"])) for one in behind]
+        found = [rank for rank in named if rank is not None]
+        first = behind[0]
+        what = f"has started {first['operations']} of {most} collectives"
+        if first["operations"] < 0:
+            what = first["state"] if first["state"].startswith("does") else f"is {first['state']}"
+        at = f", and is in {found[0].place.text}" if found and found[0].place != NOWHERE else ""
+        who = f"NCCL's rank {first['rank']} (process {first['pid']} on {first['host']})"
+        who = _named(found) if found else who
+        text = f"{_others(ranks, found)}{who} {what}, by NCCL's account{at}"
+        is_elsewhere = not found or not found[0].place.operation
+        return _verdict("missing-rank" if is_elsewhere else "mismatched-collective", text, found)
+    return None
+
+
+def _mismatched_sequence(ranks: Sequence[_Rank]) -> Verdict | None:
+    """Judge ranks whose flight recorders number the collective that they are in differently."""
+    known = [rank for rank in ranks if rank.sequence >= 0]
+    numbers = [rank.sequence for rank in known]
+    if len(known) < 2 or len(set(numbers)) < 2:  # noqa: PLR2004
+        return None
+    usual = max(set(numbers), key=lambda one: (numbers.count(one), one))
+    odd = [rank for rank in known if rank.sequence != usual]
+    if any(not rank.place.operation for rank in odd):
+        return None  # it is not in a collective: it is late, and missing from the others'
+    its = odd[0]
+    text = (
+        f"{_others(ranks, odd)}{_named(odd)} {'is' if len(odd) == 1 else 'are'} at {its.place.operation} "
+        f"#{its.sequence}{f' at {its.place.line}' if its.place.line else ''}"
+    )
+    return _verdict("mismatched-collective", text, odd)
+
+
+def _dead_network(facts: DebugFacts, ranks: Sequence[_Rank]) -> Verdict | None:
+    """Judge connections whose data is sent again and again."""
+    pairs: dict[frozenset[str], int] = {}
+    for rank in ranks:
+        for process in rank.processes:
+            for one in process["unsent"]:
+                other = facts["addresses"].get(one["address"])
+                if other is not None and other != rank.node:
+                    pair = frozenset((rank.node, other))
+                    pairs[pair] = pairs.get(pair, 0) + 1
+    down = {
+        node: [port["name"] for part in parts for port in part["ports"] if port["state"] != "ACTIVE"]
+        for node, parts in facts["nodes"].items()
+    }
+    down = {node: names for node, names in down.items() if names}
+    if not pairs:
+        return _port_down(ranks, down)
+    nodes = sorted({node for pair in pairs for node in pair})
+    common = [node for node in nodes if all(node in pair for pair in pairs)]
+    at_fault = common if len(pairs) > 1 and len(common) == 1 else nodes
+    count = sum(pairs.values())
+    listed = ", ".join(" and ".join(sorted(pair)) for pair in sorted(pairs, key=sorted)[:_MOST_DEAD])
+    more = f" and {len(pairs) - _MOST_DEAD} more pairs" if len(pairs) > _MOST_DEAD else ""
+    named = f"{at_fault[0]} is cut off: " if len(at_fault) == 1 else ""
+    text = (
+        f"{_others(ranks, [])}{named}no data passes between {listed}{more}: {count} "
+        f"connection{'s' * (count != 1)} repeat{'s' * (count == 1)} what is not acknowledged"
+    )
+    return _verdict("dead-network", text, nodes=at_fault)
+
+
+def _port_down(ranks: Sequence[_Rank], down: dict[str, list[str]]) -> Verdict | None:
+    if not down or not _others(ranks, []):
+        return None
+    listed = "; ".join(f"{', '.join(ports)} of {node}" for node, ports in sorted(down.items())[:_MOST_DEAD])
+    text = f"{_others(ranks, [])}InfiniBand ports are not active: {listed}"
+    return _verdict("dead-network", text, nodes=sorted(down))
+
+
+def _missing(facts: DebugFacts, ranks: Sequence[_Rank]) -> Verdict | None:
+    """Judge ranks that are elsewhere while others wait in a collective, or that did not report."""
+    waiting = [rank for rank in ranks if rank.place.operation]
+    if not waiting:
+        return None
+    elsewhere = [rank for rank in ranks if not rank.place.operation]
+    known = [rank for rank in elsewhere if rank.place != NOWHERE]
+    at_fault = known or elsewhere
+    if at_fault:
+        groups = _by_place(at_fault)
+        parts = [
+            f"{_named(its)} {'is' if len(its) == 1 else 'are'} in {place.text}" for place, its in groups[:3]
+        ]
+        text = _others(ranks, at_fault) + "; ".join(parts)
+        return _verdict("missing-rank", text, at_fault)
+    silent = sorted(facts["unanswered"])
+    if not silent:
+        return None
+    numbers = [int(rank) for rank, node in facts["node_of"].items() if node in silent]
+    unseen = [
+        _Rank(number, facts["node_of"][str(number)], None, (), (NOWHERE,), -1) for number in sorted(numbers)
+    ]
+    reported = {rank.number for rank in ranks}
+    unseen = [
+        rank for rank in unseen if rank.number not in reported and str(rank.number) not in facts["ended"]
+    ]
+    why = facts["unanswered"][silent[0]]
+    text = f"{_others(ranks, [])}nothing is known of {_named(unseen) if unseen else ', '.join(silent)}: {why}"
+    return _verdict("missing-rank", text, unseen, silent)
+
+
+def _mismatched(ranks: Sequence[_Rank]) -> Verdict | None:
+    """Judge ranks that all wait, but in different collectives."""
+    groups = _by_place([rank for rank in ranks if rank.place.operation])
+    if len(groups) < 2:  # noqa: PLR2004
+        return None
+    usual, odd = groups[0][1], [rank for _, its in groups[1:] for rank in its]
+    parts = [
+        f"{_named(its)} {'waits' if len(its) == 1 else 'wait'} in {place.text}" for place, its in groups[1:4]
+    ]
+    text = _others(ranks, odd) + "; ".join(parts)
+    if len(groups[1][1]) == len(usual):
+        return _verdict("mismatched-collective", text, [*usual, *odd])
+    return _verdict("mismatched-collective", text, odd)
+
+
+def _unknown(facts: DebugFacts, ranks: Sequence[_Rank]) -> Verdict:
+    waiting = _by_place([rank for rank in ranks if rank.place.operation])
+    if waiting and len(waiting[0][1]) == len(ranks):
+        place, _ = waiting[0]
+        text = f"all {len(ranks)} ranks wait in {place.text}, and nothing shows which of them is missing"
+        return _verdict("unknown", text)
+    groups = _by_place([rank for rank in ranks if rank.place != NOWHERE])
+    if groups:
+        place, its = groups[0]
+        most = f"{len(its)} of {len(ranks)} are in {place.text}"
+        return _verdict("unknown", f"no rank waits in a collective that is known; {most}")
+    if not ranks:
+        why = next(iter(facts["unanswered"].values()), "no rank has a process")
+        return _verdict("unknown", f"nothing is known of the ranks: {why}")
+    problem = next(
+        (rank.process["problem"] for rank in ranks if rank.process and rank.process["problem"]), ""
+    )
+    why = problem or "their programs are not Python's, of which alone stacks can be read"
+    return _verdict("unknown", f"no stack of any rank is known: {why}")
+
+
+def _notes(facts: DebugFacts, ranks: Sequence[_Rank]) -> list[str]:
+    """Return what limits the verdict, and what else was noticed, each once."""
+    notes = [f"{node}: {why}" for node, why in sorted(facts["unanswered"].items())]
+    for node, parts in sorted(facts["nodes"].items()):
+        notes += [f"{node}: {problem}" for part in parts for problem in part["problems"]]
+        for gpu in (gpu for part in parts for gpu in part["gpus"]):
+            if gpu["error"]:
+                notes.append(f"{node}: GPU {gpu['index']} does not answer: {gpu['error']}")
+            elif gpu["clock_events"] > 0 and gpu["clock_events"] & _HELD_DOWN:
+                notes.append(f"{node}: GPU {gpu['index']} has its clocks held down: {gpu['clock_events']:#x}")
+    without = [rank for rank in ranks if rank.process is not None and rank.process["problem"]]
+    by_problem: dict[str, list[int]] = {}
+    for rank in without:
+        assert rank.process is not None  # noqa: S101  as filtered above
+        by_problem.setdefault(rank.process["problem"], []).append(rank.number)
+    notes += [f"no stacks of {format_ranks(numbers)}: {why}" for why, numbers in by_problem.items()]
+    return list(dict.fromkeys(notes))
+
+
+_HELD_DOWN = 0xE8
+"""Clock events that mean trouble: hardware slowdown, software and hardware thermal slowdown, power brake
+(nvml.h; Azure/cyclecloud-healthagent)."""

@@ -1,0 +1,131 @@
+"""What NCCL's RAS answers is read from each version that has one."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+
+from launch.remote.debug.nccl_ras import NoRas, RasError, ask_ras, parse_json, parse_text
+from tests.launch.remote.debug.ras_servers import HUNG_2_24, json_2_28_7, json_2_28_9, ras_server
+
+BEHIND = {
+    "group": "0x4e0104c2022fa2f9",
+    "rank": 2,
+    "host": "10.0.0.5",
+    "pid": 102,
+    "operations": 102,
+    "state": "running",
+}
+MISSING = {**BEHIND, "rank": 3, "pid": 103, "operations": -1, "state": "does not answer"}
+
+
+def test_version_2_24_is_asked_for_text() -> None:
+    with ras_server(text=HUNG_2_24) as address:
+        found = ask_ras(address, 5)
+    assert found == [
+        {
+            "group": "aa11bb22cc33dd44",
+            "rank": 5,
+            "host": "10.0.0.5",
+            "pid": 412,
+            "operations": -1,
+            "state": "does not answer",
+        },
+        {
+            "group": "78db921d1c117b4a",
+            "rank": 7,
+            "host": "10.0.0.5",
+            "pid": 414,
+            "operations": 60,
+            "state": "mismatch",
+        },
+    ]
+
+
+@pytest.mark.parametrize("version", [json_2_28_7, json_2_28_9])
+def test_json_is_read_with_and_without_the_comma(version: object) -> None:
+    with ras_server(text=HUNG_2_24, as_json=version()) as address:  # type: ignore[operator]
+        found = ask_ras(address, 5)
+    assert [one["rank"] for one in found] == [3, 0, 1, 2]
+    assert (found[0], found[-1]) == (MISSING, BEHIND)
+
+
+def test_only_that_comma_may_be_missing() -> None:
+    text = json_2_28_7().replace('"host": "10.0.0.5",', '"host": "10.0.0.5"')
+    with pytest.raises(RasError, match="not JSON"):
+        parse_json(text)
+
+
+def test_a_rank_that_is_dead_is_named_so() -> None:
+    assert parse_json(json_2_28_7(dead=True))[0]["state"] == "dead"
+
+
+def test_ranks_without_any_operation_are_read_from_text() -> None:
+    text = (
+        "#0-0 (78db) MISMATCH\n  Rank 3 has not launched any operations -- [process information not found]\n"
+    )
+    (found,) = parse_text(text)
+    assert (found["rank"], found["operations"], found["pid"]) == (3, 0, -1)
+
+
+@pytest.mark.parametrize(
+    "rubbish", ["", "{", "[]", '{"communicators": 3}', '{"communicators": [{"ranks": 1}]}']
+)
+def test_rubbish_is_an_error(rubbish: str) -> None:
+    with pytest.raises(RasError):
+        parse_json(rubbish)
+
+
+def test_where_nothing_listens_there_is_no_ras() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with pytest.raises(NoRas):
+        ask_ras(f"127.0.0.1:{port}", 2)
+
+
+@pytest.mark.parametrize("address", ["", "nowhere", "host:", "127.0.0.1:x", "127.0.0.1:99999"])
+def test_a_wrong_address_is_named(address: str) -> None:
+    with pytest.raises(RasError):
+        ask_ras(address, 1)
+
+
+def test_another_service_is_not_taken_for_it() -> None:
+    def respond(connection: socket.socket) -> None:
+        with connection:
+            connection.recv(100)
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with ras_server(respond=respond) as address, pytest.raises(RasError, match="HTTP"):
+        ask_ras(address, 2)
+
+
+def test_a_server_that_says_nothing_costs_its_time_alone() -> None:
+    held: list[socket.socket] = []
+    begun = time.monotonic()
+    with ras_server(respond=held.append) as address, pytest.raises(RasError):
+        ask_ras(address, 0.5)
+    assert time.monotonic() - begun < 3
+    for connection in held:
+        connection.close()
+
+
+def test_an_endless_answer_is_cut() -> None:
+    def respond(connection: socket.socket) -> None:
+        with connection:
+            connection.recv(100)
+            connection.sendall(b"SERVER PROTOCOL 2\n")
+            connection.recv(100)
+            connection.sendall(b"OK\n")
+            connection.recv(100)
+            connection.sendall(b"OK\n")
+            connection.recv(100)
+            try:
+                while True:
+                    connection.sendall(b"x" * 65536)
+            except OSError:
+                return
+
+    with ras_server(respond=respond) as address, pytest.raises(RasError, match="not JSON"):
+        ask_ras(address, 10)

@@ -1,0 +1,144 @@
+"""The command of a node that looks at its ranks, as the runner starts it; and its answer in pieces."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from launch.remote.base import frames, processes, timing
+from launch.remote.debug.debug_child import DebugChild
+from launch.remote.debug.debug_records import DebugOrder, NodeFacts, Stacks
+from launch.remote.debug.fact_shapes import read_facts
+
+SCRIPT = """\
+import sys, time
+def wait_for_all():
+    sys.stdout.write("on\\n")
+    sys.stdout.flush()
+    time.sleep(600)
+wait_for_all()
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder with py-spy and a script."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "py-spy").symlink_to(Path(sys.executable).parent / "py-spy")
+    (tmp_path / "train.py").write_text(SCRIPT)
+    return tmp_path
+
+
+@pytest.fixture
+def ranks(home: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Two ranks, the second under a shell."""
+    line = [sys.executable, str(home / "train.py")]
+    with ExitStack() as stack:
+        found: list[subprocess.Popen[bytes]] = []
+        for argv in (line, ["sh", "-c", f"{line[0]} {line[1]}; true"]):
+            process = subprocess.Popen(
+                argv,
+                stdout=subprocess.PIPE,
+                start_new_session=True,
+                env={**os.environ, "RANK": str(len(found))},
+            )
+            stack.enter_context(process)
+            stack.callback(os.killpg, process.pid, 9)
+            found.append(process)
+        for process in found:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"on\n"
+        yield found
+
+
+def looked_at(pids: dict[int, int], *, per_node: int = 0, node: int = 0) -> tuple[NodeFacts, float]:
+    order: DebugOrder = {
+        "request": 3,
+        "py_spy": "py-spy",
+        "node": node,
+        "per_node": per_node,
+        "ranks": [],
+        "pids": [],
+    }
+    begun = time.monotonic()
+    left: DebugChild | None
+    left = child = DebugChild(frames.pack(order), pids)
+    pieces: list[Stacks] = []
+    while left is not None:
+        select.select([child.fd], [], [], 0.2)
+        left = left.step(lambda _, piece: pieces.append(piece))
+    os.waitpid(child.pid, 0)
+    assert {piece["request"] for piece in pieces} == {3}
+    assert [piece["part"] for piece in pieces] == list(range(pieces[0]["of"]))
+    return read_facts("".join(piece["text"] for piece in pieces)), time.monotonic() - begun
+
+
+def test_two_ranks_are_looked_at_three_times(ranks: list[subprocess.Popen[bytes]]) -> None:
+    facts, seconds = looked_at({0: ranks[0].pid, 1: ranks[1].pid}, node=1)
+    assert [rank["rank"] for rank in facts["ranks"]] == [0, 1]
+    for rank in facts["ranks"]:
+        process = rank["processes"][-1]
+        functions = [frame["function"] for frame in process["threads"][0]["frames"]]
+        assert functions == ["wait_for_all", "<module>"]
+        assert process["threads"][0]["frames"][0]["text"] == "time.sleep(600)"
+        assert len(process["later"]) == 2
+        assert (process["state"], process["switches"], process["problem"]) == ("S", 0, "")
+    shell = facts["ranks"][1]["processes"][0]
+    assert (shell["name"], shell["threads"], shell["problem"]) == ("sh", [], "")
+    assert timing.DEBUG_SPAN_S <= seconds < timing.DEBUG_CHILD_S
+
+
+def test_a_launchers_processes_are_its_ranks(home: Path, ranks: list[subprocess.Popen[bytes]]) -> None:
+    line = f"{sys.executable} {home}/train.py"
+    script = f"RANK=8 {line} & RANK=9 {line} & wait"
+    clean = {name: value for name, value in os.environ.items() if name != "RANK"}
+    with subprocess.Popen(
+        ["sh", "-c", script], stdout=subprocess.PIPE, start_new_session=True, env=clean
+    ) as launcher:
+        try:
+            assert launcher.stdout is not None
+            assert [launcher.stdout.readline() for _ in range(2)] == [b"on\n"] * 2
+            facts, _ = looked_at({1: launcher.pid}, per_node=1)
+        finally:
+            os.killpg(launcher.pid, 9)
+    assert [rank["rank"] for rank in facts["ranks"]] == [8, 9]
+
+
+def test_a_rank_that_has_ended_is_reported_without_processes() -> None:
+    facts, _ = looked_at({4: 1 << 21})
+    assert facts["ranks"] == [{"rank": 4, "processes": [], "collective": []}]
+
+
+def test_a_child_that_hangs_is_killed_and_an_empty_piece_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "DEBUG_CHILD_S", 0.3)
+    monkeypatch.setattr(timing, "DEBUG_LATE_S", 0.2)
+    monkeypatch.setattr(processes, "spawn", lambda *_: _sleeping())
+    left: DebugChild | None
+    left = child = DebugChild(frames.pack({"request": 1}), {})
+    pieces: list[Stacks] = []
+    while left is not None:
+        left = left.step(lambda _, piece: pieces.append(piece))
+        time.sleep(0.02)
+    assert pieces == [{"request": 1, "part": 0, "of": 1, "text": ""}]
+    assert os.waitpid(child.pid, 0)[1] == 9
+
+
+def _sleeping() -> tuple[int, int, int]:
+    out, writing = os.pipe()
+    errors, other = os.pipe()
+    pid = os.fork()
+    if not pid:
+        time.sleep(60)
+        os._exit(0)
+    os.close(writing)
+    os.close(other)
+    os.set_blocking(out, False)
+    return pid, out, errors

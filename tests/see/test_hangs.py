@@ -1,0 +1,145 @@
+"""Jobs that hang on rehearsed nodes: `fab debug` and --hang-after name the rank that the others wait for."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.chaos.inside import nodes
+from tests.e2e.workplace import Workplace
+from tests.see.hanging import GLOO, MPI, ROUNDS, culprit_of
+from tests.see.running_jobs import until
+
+pytestmark = [pytest.mark.see, pytest.mark.timeout(600)]
+
+NODES = 4
+KINDS = {
+    "missing": "missing-rank",
+    "mismatch": "mismatched-collective",
+    "stopped": "stopped",
+    "slow": "slow",
+}
+SCRIPTS = {"launch.torch": GLOO, "launch.mpi": MPI}
+
+
+@contextmanager
+def hanging(cluster: Workplace, task: str, way: str, culprit: int, per_node: int) -> Iterator[str]:
+    """A job whose ranks have all said that they are ready, one of which misbehaves."""
+    (cluster.own / "hang.py").write_text(SCRIPTS[task])
+    words = ("--nproc-per-node", str(per_node), "--detach")
+    job = cluster.fab(task, f"hang.py {way} {culprit}", *words).out.strip()
+    try:
+        until(lambda: ready(cluster, job) == NODES * per_node, 300)
+        time.sleep(1)
+        yield job
+    finally:
+        cluster.fab("cancel", job, "--grace", "1s", status=None)
+
+
+def ready(cluster: Workplace, job: str) -> int:
+    ran = cluster.run("bash", "-c", f"timeout 4 fab logs {job} --tail 400", status=None)
+    return ran.out.count("ready")
+
+
+def debugged(cluster: Workplace, job: str) -> dict[str, Any]:
+    found: dict[str, Any] = cluster.fab("debug", job, "--json").json()
+    return found
+
+
+@pytest.mark.parametrize("task", SCRIPTS)
+@pytest.mark.parametrize("way", KINDS)
+def test_the_rank_at_fault_is_named(cluster: Workplace, task: str, way: str) -> None:
+    with hanging(cluster, task, way, culprit=6, per_node=4) as job:
+        found = debugged(cluster, job)
+    assert (found["kind"], found["ranks_at_fault"]) == (KINDS[way], [6]), json.dumps(found, indent=1)[:4000]
+    assert found["nodes_at_fault"] == ["node000001"]
+    assert len(found["ranks"]) == NODES * 4
+    assert found["seconds"] < 10
+
+
+def route(cluster: Workplace, what: str, first: str, second: str) -> None:
+    """Adds or deletes a route by which no packet of the first node's reaches the second."""
+    address = {node["name"]: node["private_ip"] for node in inventory(cluster)}[second]
+    init = nodes(cluster.project, "rehearsal")[first].init
+    enter = ["nsenter", "-U", "--preserve-credentials", "-n", "-t", str(init)]
+    subprocess.run([*enter, "ip", "route", what, "blackhole", f"{address}/32"], check=True)
+
+
+def inventory(cluster: Workplace) -> list[dict[str, Any]]:
+    text = (cluster.project / ".ranklift" / "rehearsal" / "inventory.json").read_text()
+    found: list[dict[str, Any]] = json.loads(text)["nodes"]
+    return found
+
+
+def test_two_nodes_that_do_not_reach_each_other_are_named(cluster: Workplace) -> None:
+    pair = ("node000001", "node000002")
+    with hanging(cluster, "launch.torch", "none", culprit=-1, per_node=4) as job:
+        for first, second in (pair, pair[::-1]):
+            route(cluster, "add", first, second)
+        try:
+            time.sleep(5)
+            found = debugged(cluster, job)
+        finally:
+            for first, second in (pair, pair[::-1]):
+                route(cluster, "del", first, second)
+    assert (found["kind"], found["nodes_at_fault"]) == ("dead-network", [*pair]), found["verdict"]
+
+
+ROUNDS_PLAYED = 20
+LIMIT_S = 15
+
+
+@pytest.mark.parametrize("task", SCRIPTS)
+@pytest.mark.parametrize("way", ["missing", "stopped"])
+def test_the_right_rank_is_named_in_20_of_20(cluster: Workplace, task: str, way: str) -> None:
+    size, flavour = NODES * 4, "gloo" if task == "launch.torch" else "mpi"
+    (cluster.own / "rounds.py").write_text(ROUNDS)
+    words = ("--nproc-per-node", "4", "--detach")
+    job = cluster.fab(task, f"rounds.py {way} {flavour}", *words).out.strip()
+    named, kinds, seconds = [], set(), []
+    try:
+        for number in range(ROUNDS_PLAYED):
+            culprit = culprit_of(number, size)
+            until(lambda: f"round {number}\n" in logs_of(cluster, job, culprit), 300)  # noqa: B023
+            found = debugged(cluster, job)
+            named.append(found["ranks_at_fault"])
+            kinds.add(found["kind"])
+            seconds.append(found["seconds"])
+            mark = f"/tmp/go-on-{job}-{number}"
+            cluster.fab("exec", "--nodes", str(culprit // 4), "--", "touch", mark)
+    finally:
+        cluster.fab("cancel", job, "--grace", "1s", status=None)
+    assert named == [[culprit_of(number, size)] for number in range(ROUNDS_PLAYED)]
+    assert kinds == {KINDS[way]}
+    assert max(seconds) < LIMIT_S
+
+
+def logs_of(cluster: Workplace, job: str, rank: int) -> str:
+    return cluster.fab("logs", job, "--rank", str(rank), "--tail", "1", status=None).out
+
+
+@pytest.mark.for_every_change
+def test_a_silent_job_is_ended_with_the_verdict_as_its_reason(cluster: Workplace) -> None:
+    (cluster.own / "hang.py").write_text(GLOO)
+    words = ("--nproc-per-node", "1", "--hang-after", "4s")
+    ran = cluster.fab("launch.torch", "hang.py missing 2", *words, status=124)
+    assert "3 ranks wait in all_reduce at hang.py:18; rank 2 on node000002 is in load_batch" in ran.err
+    job = cluster.fab("jobs", "--json").json()[-1]["job"]
+    report = cluster.fab("job", job, "--json").json()
+    assert report["state"]["reason"].startswith("no rank has printed anything for ")
+    assert report["state"]["failure"]["rank"] == 2
+    assert cluster.fab("debug", job, "--json").json()["ranks_at_fault"] == [2]
+
+
+def test_a_silent_job_that_moves_is_not_ended(cluster: Workplace) -> None:
+    (cluster.own / "hang.py").write_text(GLOO)
+    words = ("--nproc-per-node", "1", "--hang-after", "4s", "--timeout", "25s")
+    ran = cluster.fab("launch.torch", "hang.py slow 2", *words, status=124)
+    assert "its time limit of 25 s was reached" in ran.err
+    assert "slow and not stuck" in ran.out + ran.err
