@@ -1,8 +1,6 @@
-"""Commands that the operator's client runs on the head, one per connection: submit, follow, list, show, wait,
-watch, cancel, collect.
+"""Commands that the operator's client runs on the head, one per connection; ``_COMMANDS`` lists them.
 
-Answers are frames on stdout (:mod:`launch.remote.base.frames`), errors plain text on stderr with exit
-status 3.
+Answers are frames on stdout (:mod:`launch.remote.base.frames`), errors text on stderr with exit status 3.
 """
 
 from __future__ import annotations

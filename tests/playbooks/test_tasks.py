@@ -310,9 +310,8 @@ def test_plain_ssh_works_with_what_is_saved_and_refuses_a_changed_key(workplace:
 
 def test_ctrl_c_ends_with_130_and_no_traceback(workplace: Path, tmp_path: Path) -> None:
     begun = tmp_path / "begun"
-    words = ("exec", f"touch {begun}; sleep 30", "--nodes", "0")
-    said = "\ninterrupted: no answer yet from node000000; the command was ended there\n"
-    assert interrupted(workplace, *words, begun=begun) == (130, said)
+    ended = 130, "\ninterrupted: no answer yet from node000000; the command was ended there\n"
+    assert interrupted(workplace, "exec", f"touch {begun}; sleep 30", "--nodes", "0", begun=begun) == ended
 
 
 def test_help_says_what_a_repeated_option_takes(workplace: Path) -> None:

@@ -69,7 +69,7 @@ JOB = b"J"
 of ranks (JSON)."""
 STATE = b"C"
 """Operator's channel: the job's state.json (JSON)."""
-SAMPLES = b"Z"
+SAMPLES = b"P"
 """Operator's channel: the newest samples of a job, see :mod:`launch.remote.sample.watch_samples`."""
 
 OUTPUT = Struct("!iB")
