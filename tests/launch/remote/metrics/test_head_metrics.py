@@ -127,9 +127,12 @@ def test_a_metric_may_be_infinite_but_not_a_text(folder: Path) -> None:
 def test_samples_that_are_no_plain_file_or_too_long_are_not_read(folder: Path) -> None:
     samples = add(folder, "train-1", live()) / "samples.json"
     long = samples.read_text() + " " * (8 << 20)
+    elsewhere = folder / "elsewhere.json"
+    elsewhere.write_text(samples.read_text())
     for spoil in (
         lambda: os.mkfifo(samples),
         lambda: samples.symlink_to("/dev/zero"),
+        lambda: samples.symlink_to(elsewhere),
         lambda: samples.write_text(long),
     ):
         samples.unlink()

@@ -66,6 +66,14 @@ def test_get_metrics_is_the_page(served: Served) -> None:
     assert ask(port, path="/metrics?collect[]=all")[0] == 200
 
 
+def test_a_request_may_come_in_pieces(served: Served) -> None:
+    with socket.create_connection(("127.0.0.1", served()), 10) as link:
+        for piece in (b"GET /met", b"rics HTTP/1.1\r\nHost: x\r\n", b"\r\n"):
+            link.sendall(piece)
+            time.sleep(0.1)
+        assert link.recv(100).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
