@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["CONNECTIONS", "LIMIT_S", "REQUEST_BYTES", "Unavailable", "listen", "serve"]
 
 CONNECTIONS = 16
+_BACKLOG = 128
+"""Connections that the kernel keeps until they are accepted; another one waits a second to try again."""
 REQUEST_BYTES = 4096
 LIMIT_S = 5.0
 """Limit for a request to arrive, for the answer to be taken, and for the client to close."""
@@ -50,7 +52,7 @@ def listen(address: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address, port))
-        listener.listen(CONNECTIONS)
+        listener.listen(_BACKLOG)
         listener.setblocking(False)
     except OSError:
         listener.close()
