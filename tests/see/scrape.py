@@ -14,7 +14,7 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
-LIMIT_S = 60
+LIMIT_S, UNAVAILABLE = 60, 503
 
 
 def ask(base: str, query: str) -> list:  # type: ignore[type-arg]  # of JSON
@@ -23,6 +23,8 @@ def ask(base: str, query: str) -> list:  # type: ignore[type-arg]  # of JSON
         with urllib.request.urlopen(address, timeout=5) as answer:
             return list(json.load(answer)["data"]["result"])
     except urllib.error.HTTPError as error:
+        if error.code == UNAVAILABLE:  # it starts, and reads its own files
+            return []
         raise SystemExit(f"{query}: {error.read().decode()}") from error
     except OSError:
         return []
