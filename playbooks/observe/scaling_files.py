@@ -36,10 +36,13 @@ def earlier_study(folder: Path, plan: ScalingPlan, subject: Subject, *, resume: 
         if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
             raise InputError("--output", str(folder), "is not an empty folder", "name a new one")
         return None
+    earlier = read_study(record.read_text(encoding="utf-8"))
     if not resume:
+        if not earlier.runs:
+            return None  # its first run failed
         remedy = "give --resume to continue it, or another --output"
         raise InputError("--output", str(folder), "has a measurement", remedy)
-    return continued(read_study(record.read_text(encoding="utf-8")), plan, subject)
+    return continued(earlier, plan, subject)
 
 
 def write_study(study: Study, folder: Path) -> None:

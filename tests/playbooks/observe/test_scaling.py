@@ -110,6 +110,8 @@ def test_a_measurement_is_continued_only_on_request_and_is_no_part_of_the_code(t
     assert earlier_study(folder, measured.plan, SUBJECT, resume=True) == measured
     with pytest.raises(InputError, match="has a measurement; give --resume to continue it"):
         earlier_study(folder, PLAN, SUBJECT, resume=False)
+    write_study(Study(PLAN, SUBJECT), folder)
+    assert earlier_study(folder, PLAN, SUBJECT, resume=False) is None  # nothing of it would be lost
     assert {path.name for path in folder.iterdir()} == {
         *(".ranklift-ignore", "scaling.csv", "scaling.html", "scaling.json"),
     }
