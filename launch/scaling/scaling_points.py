@@ -38,6 +38,9 @@ class Point:
     efficiency_low: float
     efficiency_high: float
     """Range of the efficiency: the lowest repeat over the highest of the fewest nodes, and the reverse."""
+    is_decided: bool
+    """Whether that range is narrower than the efficiency's distance from linear; a single run, here or at the
+    fewest nodes, decides nothing."""
 
     @property
     def spread(self) -> float:
@@ -48,14 +51,6 @@ class Point:
     def lost(self) -> float:
         """Part of the ranks' time that does not become throughput, against the fewest nodes."""
         return 1.0 - self.efficiency
-
-    @property
-    def is_decided(self) -> bool:
-        """Whether the efficiency's range is narrower than its distance from linear.
-
-        A single repeat has no range, and decides nothing.
-        """
-        return len(self.values) > 1 and self.efficiency_high - self.efficiency_low < abs(self.lost)
 
 
 def make_points(samples: Samples) -> list[Point]:
@@ -71,6 +66,9 @@ def make_points(samples: Samples) -> list[Point]:
         base, linear = samples[counts[0]], nodes / counts[0]
         is_base = nodes == counts[0]
         middle = median(values)
+        efficiency = middle / (linear * median(base))
+        low, high = min(values) / (linear * max(base)), max(values) / (linear * min(base))
+        is_repeated = len(values) > 1 and len(base) > 1
         points.append(
             Point(
                 nodes=nodes,
@@ -78,9 +76,10 @@ def make_points(samples: Samples) -> list[Point]:
                 median=middle,
                 low=min(values),
                 high=max(values),
-                efficiency=middle / (linear * median(base)),
-                efficiency_low=1.0 if is_base else min(values) / (linear * max(base)),
-                efficiency_high=1.0 if is_base else max(values) / (linear * min(base)),
+                efficiency=efficiency,
+                efficiency_low=1.0 if is_base else low,
+                efficiency_high=1.0 if is_base else high,
+                is_decided=is_repeated and high - low < abs(1.0 - efficiency),
             )
         )
     return points

@@ -80,7 +80,6 @@ def result_record(study: Study, analysis: Analysis) -> dict[str, Any]:
             "ranks": ranks,
             "spread": point.spread,
             "lost": point.lost,
-            "decided": point.is_decided,
             "serial_fraction": karp_flatt(point, analysis.points[0]),
             "transport": transport,
         }

@@ -105,6 +105,12 @@ def test_a_table_has_the_metric_and_leaves_undecided_losses_out() -> None:
     ]
 
 
+@pytest.mark.parametrize("values", [{1: [100.0], 2: [150.0]}, {1: [100.0], 2: [150.0, 150.0]}])
+def test_a_table_states_no_loss_against_or_of_a_single_run(values: dict[int, list[float]]) -> None:
+    made = study(values)
+    assert rows(made, analyse(made))[1][6] == "-"
+
+
 def test_errors_of_all_points_are_pooled_and_have_a_floor() -> None:
     assert relative_error(make_points({1: [1.0], 2: [2.0]})) is None
     found = relative_error(make_points({1: [1.0, 1.0, 1.0], 2: [2.0, 2.0, 2.0]}))
