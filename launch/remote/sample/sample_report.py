@@ -8,7 +8,7 @@ from launch.remote.base import job_dir
 from launch.remote.base.records import Plan, State
 from launch.remote.sample import stored_samples
 from launch.remote.sample.flags import flags
-from launch.remote.sample.sample_records import SampleReport
+from launch.remote.sample.sample_records import History, SampleReport
 
 __all__ = ["report_of", "sample_report"]
 
@@ -19,10 +19,12 @@ def sample_report(job: str) -> SampleReport:
     return report_of(folder, folder.plan(), folder.state())
 
 
-def report_of(folder: job_dir.Folder, plan: Plan, state: State) -> SampleReport:
-    """Return the report of a job whose plan and state are known."""
+def report_of(
+    folder: job_dir.Folder, plan: Plan, state: State, history: History | None = None
+) -> SampleReport:
+    """Return the report of a job whose plan and state are known, and its ``history`` where that was read."""
     now = time.time()
-    live, history = stored_samples.live(folder.path), stored_samples.history(folder.path)
+    live, history = stored_samples.live(folder.path), history or stored_samples.history(folder.path)
     if live is not None and live["attempt"] != state["restarts"]:
         live = None  # of the launch before: its ranks have ended
     runs = state["state"] == "RUNNING" and "pending" not in state
