@@ -7,7 +7,7 @@ PYTHON_FILES := $(PACKAGES) tests tools bench $(wildcard fabfile.py)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PULUMI_SKIP_UPDATE_CHECK := 1
 
-.PHONY: help setup setup-bench frameworks demo test test-chaos test-frameworks test-frameworks-few azurite see test-azure test-azure-few soak test-environments test-environments-few test-data test-data-few test-health test-health-few test-see test-see-few test-setup test-setup-few check format lock bench-scale bench-fanout bench-launch bench-jobs bench-environments bench-data bench-health clean
+.PHONY: help setup setup-bench frameworks demo test test-chaos test-frameworks test-frameworks-few azurite see test-azure test-azure-few soak test-environments test-environments-few test-data test-data-few test-health test-health-few test-see test-see-few test-setup test-setup-few check format lock bench-scale bench-fanout bench-launch bench-jobs bench-environments bench-data bench-health bench-see clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -119,6 +119,9 @@ bench-data: setup ## data on 1 to 64 nodes: bytes that leave storage, time behin
 
 bench-health: setup ## what a look costs a launch of 8 and 64 nodes, and how soon a slow node among them is found
 	python -m bench.health
+
+bench-see: setup ## what the sampling of a job costs a node, and how fresh the samples of 300 nodes are on their head
+	python -m bench.see
 
 clean: ## what setup, tests and runs have left here; the caches in ~/.cache stay
 	@if [ -e .ranklift/rehearsal/rehearsal.json ]; then fab rehearsal.stop; fi

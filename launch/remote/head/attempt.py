@@ -200,6 +200,7 @@ class Attempt:
         self._pool.flush()
         self._start_runners()
         now = time.monotonic()
+        self._events.write_samples(now)
         failure = self._shutdown.failures.settled(now)
         if failure is not None and self._shutdown.outcome is None:
             self._apply(Stop(failure))
@@ -298,7 +299,6 @@ class Attempt:
     # -- what only a look finds ---------------------------------------------------------------------
 
     def _on_tick(self, now: float) -> None:
-        self._events.write_samples(now)
         if self._pending is not None:
             self._pending.expire(now)
         request = cancel_request(self._order.folder, self._plan["grace_s"])

@@ -39,6 +39,7 @@ KNOWN = {
         ("/", r"^\s*(\d+)/\d+ (?:\[[=>.]|\u2501)"),
         ("step", rf"(?<![\w-])(?<!per )(?:global_?|train_?)?steps?{_COUNT}"),
         ("iter", rf"(?<![\w-])(?<!per )(?<!skipped )(?<!nan )iter(?:ation)?s?{_COUNT}"),
+        ("[", r"(?<!epoch )(?<!epoch: )\[\s*(\d+)/\d+\]"),
     ),
     "loss": (("loss", rf"(?<![\w-])(?:train(?:ing)?[_ ]|lm )?loss['\"]?\s*[:= ]\s*['\"]?{_NUMBER}"),),
     "samples_per_s": (

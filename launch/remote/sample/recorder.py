@@ -30,9 +30,9 @@ _GATHER_S = 0.2
 """Time from the first sample to the file, in which the other nodes' samples come."""
 _HISTORY_S = 10.0
 """Shortest time between two versions of history.json."""
-_SHARE = 20.0
-"""A file is not written for as many times the time that its last version took: the supervisor has more to do,
-and large files take long."""
+_SHARE = 8.0
+"""Shortest interval of a file in times that its last version took: large files take long, and the supervisor
+has more to do."""
 
 
 class SampleRecorder:
@@ -70,9 +70,9 @@ class SampleRecorder:
         """Write what is due at ``now``, by the monotonic clock."""
         if self._live_at is not None and now >= self._live_at:
             self._live_at = None
-            self._live_from = self._write_live() + _LIVE_S
+            self._live_from = now + max(_LIVE_S, _SHARE * self._write_live())
         if now >= self._history_from:
-            self._history_from = self._write_history() + _HISTORY_S
+            self._history_from = now + max(_HISTORY_S, _SHARE * self._write_history())
 
     def close(self) -> None:
         """Write both files at the launch's end."""
@@ -81,19 +81,21 @@ class SampleRecorder:
         self._write_history()
 
     def _write_live(self) -> float:
+        """Write the newest samples; return the seconds that it took."""
+        begun = time.monotonic()
         text = json.dumps(self._samples.live, separators=(",", ":"))
-        return self._write(stored_samples.LIVE, text.encode())
+        self._write(stored_samples.LIVE, text.encode())
+        return time.monotonic() - begun
 
     def _write_history(self) -> float:
-        return self._write(stored_samples.HISTORY, self._history.as_json())
-
-    def _write(self, name: str, data: bytes) -> float:
-        """Replace a file; return the time from which its next version may follow after its interval."""
+        """Write the course; return the seconds that it took."""
         begun = time.monotonic()
+        self._write(stored_samples.HISTORY, self._history.as_json())
+        return time.monotonic() - begun
+
+    def _write(self, name: str, data: bytes) -> None:
         with suppress(OSError):  # the disk is full, or the folder was removed: the next samples may fit
             replace_file(f"{self._folder}/{name}", data, outlives_machine=False)
-        ended = time.monotonic()
-        return ended + _SHARE * (ended - begun)
 
 
 def _history_after(folder: str, attempt: int) -> HistoryRecorder:
