@@ -219,6 +219,23 @@ def test_another_health_is_refused_by_line(tmp_path: Path) -> None:
         made(tmp_path, "command: python train.py\nranklift: {health: lax}\n")
 
 
+@pytest.mark.parametrize(
+    ("metrics", "reason"),
+    [
+        ("{psnr: x}", r"line 3: ranklift\.metrics\.psnr = 'x': has 0 groups"),
+        ("{psnr: '(x'}", r"line 3: ranklift\.metrics\.psnr = '\(x': is not a pattern"),
+        ("{psnr: 3}", r"line 3: ranklift\.metrics\.psnr = '?3'?: is not a string"),
+        ("{PSNR: (x)}", r"line 3: ranklift\.metrics\.PSNR: is not a valid name for a metric"),
+        ("{p-r: (x)}", r"line 3: ranklift\.metrics\.p-r .*is not a valid name for a metric"),
+        ("[x]", r"line 3: ranklift\.metrics"),
+    ],
+)
+def test_a_wrong_metric_is_refused_with_its_line(tmp_path: Path, metrics: str, reason: str) -> None:
+    text = f"command: hostname\nranklift:\n  metrics: {metrics}\n"
+    with pytest.raises(InputError, match=reason):
+        made(tmp_path, text)
+
+
 def test_a_range_of_nodes_is_seen_and_restarts_are_torchruns(tmp_path: Path) -> None:
     text = (
         "command: torchrun --nnodes 2:4 train.py\ncode: src\n"

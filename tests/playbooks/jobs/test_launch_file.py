@@ -166,6 +166,28 @@ def test_a_probe_is_planned_as_the_options_say_and_refused_where_it_proves_nothi
     assert "--probe: one node reaches no other" in ran.stderr
 
 
+def test_metrics_are_the_files_with_the_options_over_them(fab: Fab, own: Path) -> None:
+    own_block = "ranklift: {metrics: {psnr: 'PSNR: ([0-9.]+)', step: 'batch (\\d+)'}}\n"
+    (own / "job.yml").write_text(JOB.replace("KIND", "pytorch") + own_block)
+    assert planned(fab, "job.yml")["metrics"] == {"psnr": "PSNR: ([0-9.]+)", "step": "batch (\\d+)"}
+    more = ("--metric", "step=at (.*)=", "--metric", "bleu=(.)")
+    metrics = {"psnr": "PSNR: ([0-9.]+)", "step": "at (.*)=", "bleu": "(.)"}
+    assert planned(fab, "job.yml", *more)["metrics"] == metrics
+    line = fab("launch.torch", "src/train.py", "--source", ".", "--metric", "psnr=(x)", "--dry-run", "--json")
+    assert json.loads(line.stdout)["metrics"] == {"psnr": "(x)"}
+    assert "\nmetric     psnr: PSNR: ([0-9.]+)\n" in fab("launch", "job.yml", "--dry-run").stdout
+    refused = {
+        "psnr": "--metric = 'psnr': is not NAME=PATTERN; write it like",
+        "psnr=x": "--metric psnr = 'x': has 0 groups; put one pair of parentheses around the number",
+        "psnr=(x": "--metric psnr = '(x': is not a pattern: missing ), unterminated subpattern at position 0",
+        "P=(x)": "--metric P: is not a valid name for a metric; use up to 32 lower-case letters",
+    }
+    for given, reason in refused.items():
+        assert reason in fab("launch", "job.yml", "--dry-run", "--metric", given).stderr
+    ran = fab("launch", "job.yml", "--dry-run", "--metric", "a=(x)", "--metric", "a=(y)")
+    assert "--metric = 'a': is given twice" in ran.stderr
+
+
 def test_two_dry_runs_differ_in_the_jobs_id_alone(fab: Fab, own: Path) -> None:
     (own / "job.yml").write_text(JOB.replace("KIND", "mpi"))
     first, second = (fab("launch", "job.yml", "--dry-run").stdout for _ in range(2))

@@ -167,3 +167,21 @@ def test_processes_that_do_not_die_are_named(launch: Launch) -> None:
     assert launch.on(frames.DONE, left=[4711]) is None
     assert b"node000000: processes [4711] survived SIGKILL" in launch.stream.tail(-1, 0)
     assert launch.channel.is_done
+
+
+def test_samples_are_kept_from_runners_whose_ranks_run_and_of_their_own_ranks_alone(launch: Launch) -> None:
+    one = {"rank": 1, "cpu_permille": 5, "memory": 6, "silent_ms": 7, "metrics": {"step": "8"}}
+    with pytest.raises(frames.ProtocolError, match="at the wrong time"):
+        launch.on(frames.SAMPLE, node=[], ranks=[one])
+    launch.channel.stage = STARTED
+    assert launch.on(frames.SAMPLE, node=[], ranks=[one]) is None
+    with pytest.raises(frames.ProtocolError, match="a sample of rank 7, which is another runner's"):
+        launch.on(frames.SAMPLE, node=[], ranks=[{**one, "rank": 7}])
+    for wrong in ({"metrics": {str(name): "1" for name in range(40)}}, {"metrics": {"a": "1" * 65}}):
+        with pytest.raises(frames.ProtocolError, match="a frame of type b'M'"):
+            launch.on(frames.SAMPLE, node=[], ranks=[{**one, **wrong}])
+    launch.on_exit(1)
+    launch.events.close_samples()
+    kept = json.loads(Path(launch.folder.file("samples.json")).read_text())
+    assert kept["ranks"]["1"]["metrics"] == {"step": 8}
+    assert kept["ranks"]["1"]["ended"] is True
