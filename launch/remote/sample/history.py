@@ -58,10 +58,10 @@ class _Series:
 def _as_text(value: float | None) -> str:
     """Return a value with four digits, as JSON.
 
-    >>> _as_text(0.123456), _as_text(1e11), _as_text(None)
-    ('0.1235', '1e+11', 'null')
+    >>> _as_text(0.123456), _as_text(1e11), _as_text(None), _as_text(1e308 + 1e308)
+    ('0.1235', '1e+11', 'null', 'null')
     """
-    return _NULL if value is None else f"{value:.4g}"
+    return _NULL if value is None or value - value != 0 else f"{value:.4g}"
 
 
 def _mean(values: list[float]) -> float | None:

@@ -66,6 +66,8 @@ class Sampler:
     def last_metrics(self, rank: int, output: RecentOutput, now: float) -> Sample | None:
         """Return a sample with what the last lines of a rank that has ended hold; None where that is
         nothing."""
+        if rank not in self._lines:
+            return None
         found = self._search.search({rank: self._lines[rank].lines(output.take(), at_end=True)}).get(rank)
         if not found:
             return None

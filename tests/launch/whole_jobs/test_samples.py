@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 
 import pytest
@@ -10,7 +12,7 @@ from launch.client.samples import job_samples
 from launch.job.spec import Kind
 from launch.remote.sample import stored_samples
 from launch.remote.sample.sample_records import History, Live
-from tests.launch.standin import Nodes, Started, remarks, shell, start, until
+from tests.launch.standin import REMOTE, Nodes, Started, remarks, shell, start, until
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("nothing_runs_on")]
 
@@ -131,3 +133,16 @@ def test_the_operators_side_reads_the_samples_of_a_running_job(nodes: Nodes) -> 
     }
     nodes.cancel(started.job)
     started.end()
+
+
+def test_a_sampler_that_fails_costs_the_samples_and_never_the_job(nodes: Nodes) -> None:
+    for node in nodes.nodes:
+        remote = nodes.folder / node.name / ".ranklift/remote/hash"
+        remote.unlink()
+        shutil.copytree(REMOTE, remote, ignore=shutil.ignore_patterns("__pycache__"))
+        (remote / "sample/sampler.py").write_text("raise OSError(24, 'Too many open files')\n")
+    started = start(nodes, shell("sleep 2.5; echo done"))
+    assert started.end().state == "SUCCEEDED"
+    assert f"{os.uname().nodename}: no samples from now on: OSError(24, 'Too many open files')" in remarks(
+        started.events
+    )
