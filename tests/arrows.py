@@ -168,7 +168,15 @@ ARROWS: dict[str, set[str]] = {
         *("launch.remote.base", "launch.remote.mpi"),
     },
     "launch.launchers": {"launch", "launch.job.rank_env", "launch.remote.base", "launch.remote.mpi"},
-    "launch.report": {"launch", "launch.client", "launch.remote.base", "launch.remote.sample"},
+    "launch.report": {
+        *(
+            "launch",
+            "launch.client",
+            "launch.remote.base",
+            "launch.remote.head.query",
+            "launch.remote.sample",
+        ),
+    },
     "launch.results": {"launch", "launch.client", "launch.remote.base", "launch.remote.collect"},
     "launch.scaling": {"launch", "launch.remote.base", "launch.remote.sample"},
     "launch.remote": _NODE_CODE,

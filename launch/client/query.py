@@ -13,7 +13,7 @@ from launch.remote.base import payloads
 from launch.remote.base.health_records import HealthMode
 from launch.remote.base.records import BARE, DataRecord, EnvironmentRecord, Event, ExitEvent
 
-__all__ = ["Happening", "JobReport", "Listing", "RankEnd", "list_some", "show_job"]
+__all__ = ["Happening", "JobReport", "Listing", "RankEnd", "list_some", "report_of", "show_job"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,11 @@ def list_some(head: Host, *, remote: str, last: int | None = None) -> Listing:
 def show_job(job: str, head: Host, *, remote: str) -> JobReport:
     """Return the full report of the job. Raise :class:`~launch.errors.InputError` when the head has no such
     job."""
-    answer = ask(payloads.JobReport, head, remote, "show", job, job=job)
+    return report_of(ask(payloads.JobReport, head, remote, "show", job, job=job))
+
+
+def report_of(answer: payloads.JobReport) -> JobReport:
+    """Return the report that an answer to ``show`` holds."""
     plan = answer["plan"]
     ends = [
         RankEnd(

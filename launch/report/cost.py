@@ -32,7 +32,8 @@ def cost_text(facts: JobFacts, price: NodePrice) -> str:
         return "nothing: it never started"
     end = facts.now if state.ended is None else state.ended.timestamp()
     seconds = max(0.0, end - state.started.timestamp())
-    what = f"{counted(len(state.nodes), 'node')} ({price.size}) for {duration(seconds)}"
+    size = price.size and f" ({price.size})"
+    what = f"{counted(len(state.nodes), 'node')}{size} for {duration(seconds)}"
     if price.per_hour is None:
         return f"unknown: {price.unknown}; it had {what}"
     total = price.per_hour * len(state.nodes) * seconds / _HOUR_S

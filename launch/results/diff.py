@@ -16,9 +16,9 @@ from launch.remote.collect.send import PLAN, RECORDS, TREES
 
 __all__ = ["Copy", "Entry", "FetchPlan", "Here", "Landing", "Wanted", "landing", "numbered", "plan_fetch"]
 
-_NEWEST_COUNTS = frozenset({"state.json", PLAN})
-"""Records that the head's version replaces: an older state is useless, and a plan never changes, but its
-local copy lacks the values that node code of an earlier version sends."""
+_NEWEST_COUNTS = frozenset({"state.json", "history.json", PLAN})
+"""Records that the head's version replaces: an older state or course is useless, and a plan never changes,
+but its local copy lacks the values that node code of an earlier version sends."""
 _OWN_RECORD = "exits.jsonl"
 
 

@@ -12,6 +12,7 @@ from launch.errors import InputError, RankliftError
 from playbooks.cli import output
 from playbooks.cli.task import command, open_from
 from playbooks.project import Stack
+from playbooks.selection import NEWEST
 
 if TYPE_CHECKING:
     from launch.report.cost import NodePrice
@@ -27,6 +28,7 @@ _SPOT = "ranklift:spot"
     help={
         "output": "HTML file to write (default: report-JOB.html)",
         "overwrite": "replace the file where it exists",
+        "collected": "folder that `fab collect` has made of a job whose cluster is gone, in place of the job",
     },
     positional=["job"],
 )
@@ -35,6 +37,7 @@ def report(
     job: str,
     output: str | None = None,
     overwrite: bool = False,
+    collected: str | None = None,
     stack: str | None = None,
     json: bool = False,
 ) -> None:
@@ -43,6 +46,11 @@ def report(
     It shows what ran and where, what its time went to, its throughput on each node, the proof of transport,
     failures with their last lines, its cost, and advice. A job that runs is reported as far as it has come.
     """
+    if collected is not None:
+        if job != NEWEST:
+            raise InputError("--collected", collected, "cannot be combined with a job", "give one of the two")
+        _report_collected(Path(collected).expanduser(), output, overwrite=overwrite, json=json)
+        return
     from datetime import UTC, datetime
 
     from launch.report.page import report_page
@@ -62,6 +70,21 @@ def report(
     page = report_page(facts, _price(chosen, inventory), datetime.now(UTC))
     _write(target, page)
     _print(target, json=json)
+
+
+def _report_collected(folder: Path, target: str | None, *, overwrite: bool, json: bool) -> None:
+    from datetime import UTC, datetime
+
+    from launch.report.collected import collected_facts
+    from launch.report.cost import NodePrice
+    from launch.report.page import report_page
+
+    facts = collected_facts(folder)
+    path = Path(target or f"report-{facts.report.state.job}.html").expanduser()
+    _check_target(path, overwrite=overwrite)
+    price = NodePrice("", "", None, "no price list is asked for collected records")
+    _write(path, report_page(facts, price, datetime.now(UTC)))
+    _print(path, json=json)
 
 
 def _check_target(target: Path, *, overwrite: bool) -> None:

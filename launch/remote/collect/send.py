@@ -42,7 +42,7 @@ BEAT = frames.BEAT
 TREES = ("logs", "outputs")
 PLAN = "job.json"
 """Record that is sent without the values of the user's variables."""
-RECORDS = (PLAN, "state.json", "events.jsonl", "exits.jsonl", "supervisor.log")
+RECORDS = (PLAN, "state.json", "events.jsonl", "exits.jsonl", "history.json", "supervisor.log")
 """Files beside the trees in the job's folder: all on the head, exits.jsonl on every node."""
 
 _CHUNK = 1 << 16

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from launch.remote.base import job_dir
 from launch.remote.base.health_records import NOT_CHECKED
 from launch.remote.base.payloads import JobListing, JobReport
-from launch.remote.base.records import BARE, Event, ExitEvent, State
+from launch.remote.base.records import BARE, Event, ExitEvent, Plan, State
 
-__all__ = ["job_report", "list_jobs", "lost_nodes", "state_changes"]
+__all__ = ["job_report", "list_jobs", "lost_nodes", "state_changes", "stored_report"]
 
 _POLL = 0.05
 _EXIT_FIELDS = {"rank", "node", "status", "signal", "stopped", "attempt"}
@@ -47,15 +47,20 @@ def job_report(job: str) -> JobReport:
     """Return all records of one job but its output. Raise FileNotFoundError when there is no such job."""
     folder = job_dir.Folder(job)
     plan = folder.plan()
+    return stored_report(folder.path, plan, _as_of_now(folder, folder.state()))
+
+
+def stored_report(folder: str, plan: Plan, state: State) -> JobReport:
+    """Return all records of a job but its output, with the events of a folder."""
     ends: dict[int, ExitEvent] = {}
     events: list[Event] = []
-    for event in _lines(folder.file("events.jsonl")):
+    for event in _lines(os.path.join(folder, "events.jsonl")):
         if event["event"] != "exit":
             events.append(event)
         elif event.keys() >= _EXIT_FIELDS:
             ends[event["rank"]] = event
     return {
-        "state": _as_of_now(folder, folder.state()),
+        "state": state,
         "plan": {
             "command": plan["command"],
             "environment": plan.get("environment", BARE),
@@ -69,7 +74,7 @@ def job_report(job: str) -> JobReport:
         "ranks": {node["name"]: [given["rank"] for given in node["ranks"]] for node in plan["nodes"]},
         "ends": [ends[rank] for rank in sorted(ends)],
         "events": events,
-        "folder": folder.path,
+        "folder": folder,
     }
 
 

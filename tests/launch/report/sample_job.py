@@ -10,7 +10,7 @@ from launch.client.query import Happening, JobReport
 from launch.remote.sample.sample_records import AttemptSteps, History, NodeSeries
 from launch.report.facts import JobFacts, collect_facts
 
-__all__ = ["NODES", "START", "attempt", "facts", "history", "phase", "report", "spans_of"]
+__all__ = ["EVENTS", "NODES", "START", "attempt", "facts", "history", "phase", "report", "spans_of"]
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 START = NOON.timestamp()

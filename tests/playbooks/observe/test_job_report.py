@@ -138,3 +138,17 @@ def test_a_job_without_samples_has_phases_and_an_unknown_goodput(
     monkeypatch.setattr("launch.client.query.show_job", lambda *_, **__: sample_report(events=events))
     monkeypatch.setattr(job_facts, "job_samples", never)
     assert "\ngoodput   unknown: nothing was sampled\n" in task("job")
+
+
+def test_a_collected_folder_and_a_job_exclude_each_other(
+    task: Task, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "--collected = 'results': cannot be combined with a job; give one of the two"
+    assert words in refusal(task, capsys, collected="results")
+
+
+def test_a_collected_folder_needs_no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(job_report, "open_from", lambda *_: pytest.fail("a stack was opened"))
+    with pytest.raises(Exit) as caught:
+        job_report.report.body(Context(), "newest", collected=str(tmp_path))
+    assert caught.value.code == 2

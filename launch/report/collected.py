@@ -1,0 +1,40 @@
+"""The facts of a job from the records that a collect has brought, for a head that is gone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from launch.client.query import report_of
+from launch.errors import InputError
+from launch.remote.base.job_dir import TERMINAL, Unreadable, parse_plan
+from launch.remote.base.records import State
+from launch.remote.head.query import stored_report
+from launch.remote.sample import stored_samples
+from launch.report.facts import JobFacts, collect_facts
+
+__all__ = ["collected_facts"]
+
+_REMEDY = "give the folder of a job that `fab collect` has made: results/JOB"
+
+
+def collected_facts(folder: Path) -> JobFacts:
+    """Return what a folder of collected records has of a job.
+
+    A job that had not ended is as it was at its last recorded event. Raise
+    :class:`~launch.errors.InputError` for another folder, and for records that cannot be used.
+    """
+    try:
+        plan = parse_plan((folder / "job.json").read_bytes(), str(folder / "job.json"))
+        state: State = json.loads((folder / "state.json").read_bytes())
+        report = report_of(stored_report(str(folder), plan, state))
+    except FileNotFoundError as error:
+        raise InputError("--collected", str(folder), f"has no {Path(error.filename).name}", _REMEDY) from None
+    except (Unreadable, OSError) as error:
+        raise InputError("--collected", str(folder), str(error), _REMEDY) from None
+    except (ValueError, LookupError, TypeError, RecursionError):
+        raise InputError("--collected", str(folder), "has a damaged state.json", _REMEDY) from None
+    times = [report.state.created, *(event.time for event in report.events)]
+    ended = report.state.ended if report.state.state in TERMINAL else None
+    now = (ended or max(times)).timestamp()
+    return collect_facts(report, stored_samples.history(str(folder)), (), now)
