@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.inside import nodes
 from tests.e2e.workplace import Workplace
 from tests.see.hanging import GLOO, MPI, ROUNDS, culprit_of
 from tests.see.running_jobs import until
@@ -61,34 +59,6 @@ def test_the_rank_at_fault_is_named(cluster: Workplace, task: str, way: str) -> 
     assert found["nodes_at_fault"] == ["node000001"]
     assert len(found["ranks"]) == NODES * 4
     assert found["seconds"] < 10
-
-
-def route(cluster: Workplace, what: str, first: str, second: str) -> None:
-    """Adds or deletes a route by which no packet of the first node's reaches the second."""
-    address = {node["name"]: node["private_ip"] for node in inventory(cluster)}[second]
-    init = nodes(cluster.project, "rehearsal")[first].init
-    enter = ["nsenter", "-U", "--preserve-credentials", "-n", "-t", str(init)]
-    subprocess.run([*enter, "ip", "route", what, "blackhole", f"{address}/32"], check=True)
-
-
-def inventory(cluster: Workplace) -> list[dict[str, Any]]:
-    text = (cluster.project / ".ranklift" / "rehearsal" / "inventory.json").read_text()
-    found: list[dict[str, Any]] = json.loads(text)["nodes"]
-    return found
-
-
-def test_two_nodes_that_do_not_reach_each_other_are_named(cluster: Workplace) -> None:
-    pair = ("node000001", "node000002")
-    with hanging(cluster, "launch.torch", "none", culprit=-1, per_node=4) as job:
-        for first, second in (pair, pair[::-1]):
-            route(cluster, "add", first, second)
-        try:
-            time.sleep(5)
-            found = debugged(cluster, job)
-        finally:
-            for first, second in (pair, pair[::-1]):
-                route(cluster, "del", first, second)
-    assert (found["kind"], found["nodes_at_fault"]) == ("dead-network", [*pair]), found["verdict"]
 
 
 ROUNDS_PLAYED = 20
