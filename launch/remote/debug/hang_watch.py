@@ -67,7 +67,7 @@ class HangWatch:
         found = read_request(self._order.folder)
         if found is not None and found[0] != self._answered:
             self._start(found[0], found[1], now)
-        elif self._hang_after is not None and now - self._newest > self._hang_after:
+        elif self._hang_after is not None and self._ranks.running and now - self._newest > self._hang_after:
             self._start(_BY_ITSELF, self._py_spy, now)
         return None
 

@@ -48,6 +48,14 @@ COUPLINGS: dict[str, tuple[float, dict[str, str]]] = {
             "PUSH_SSH": "a push connects as everybody does",
         },
     ),
+    "DEBUG_SPAN_S": (
+        5.0,
+        {
+            "DEBUG_CHILD_S": "a node ends its last look, and reads what takes longer",
+            "DEBUG_ANSWER_S": "reports of nodes that take all their time still count",
+            "DEBUG_STEP_S": "the head answers after its last node, or without it",
+        },
+    ),
     "RUNNER_END_S": (9.0, {"SUPERVISOR_END_S": "part of a job's end"}),
     "MPIRUN_END_S": (9.0, {"SUPERVISOR_END_S": "part of a job's end, twice"}),
     "CANCEL_ANSWER_S": (50.0, {"CANCEL_STEP_S": "a request with its connection"}),

@@ -205,6 +205,12 @@ def test_output_postpones_it(launch: Launch) -> None:
     assert len(launch.orders(0)) == 1
 
 
+def test_a_job_whose_ranks_have_all_ended_does_not_hang(launch: Launch) -> None:
+    launch.ranks.ended.update(dict.fromkeys(range(8), 0))
+    assert launch.watch.on_tick(2 * HANG_AFTER) is None
+    assert launch.orders(0) == []
+
+
 def test_a_rank_that_prints_while_nodes_are_late_saves_the_job(launch: Launch) -> None:
     launch.watch.on_tick(HANG_AFTER + 1)
     launch.answers(0, reports(culprit=None)[0])
