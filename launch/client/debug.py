@@ -10,9 +10,9 @@ from launch.host import Host
 from launch.remote.base import timing
 from launch.remote.debug import debug_records
 from launch.remote.debug.debug_records import DebugFacts, VerdictKind
-from launch.remote.hangs.stack_folding import Fold, fold_stacks, ranks_of
+from launch.remote.hangs.stack_folding import fold_stacks, ranks_of
 
-__all__ = ["DebugReport", "RankState", "debug_job"]
+__all__ = ["DebugReport", "RankState", "StackFold", "debug_job"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,17 @@ class RankState:
 
 
 @dataclass(frozen=True, slots=True)
+class StackFold:
+    """Ranks whose main threads have the same stack."""
+
+    ranks: tuple[int, ...]
+    frames: tuple[tuple[str, str, int], ...]
+    """Function, file and line, the innermost first; none where there is no stack."""
+    why: str
+    """Why there is no stack; empty with one."""
+
+
+@dataclass(frozen=True, slots=True)
 class DebugReport:
     """A job's ranks, and what keeps them waiting."""
 
@@ -44,7 +55,7 @@ class DebugReport:
     ranks_at_fault: tuple[int, ...]
     nodes_at_fault: tuple[str, ...]
     notes: tuple[str, ...]
-    folds: tuple[Fold, ...]
+    folds: tuple[StackFold, ...]
     """Each different stack, that of the most ranks first."""
     ranks: Mapping[int, RankState]
     facts: DebugFacts
@@ -70,7 +81,7 @@ def debug_job(job: str, head: Host, *, remote: str, py_spy: str) -> DebugReport:
         ranks_at_fault=tuple(verdict["ranks"]),
         nodes_at_fault=tuple(verdict["nodes"]),
         notes=tuple(verdict["notes"]),
-        folds=tuple(fold_stacks(facts)),
+        folds=tuple(StackFold(*fold) for fold in fold_stacks(facts)),
         ranks=_rank_states(facts),
         facts=facts,
     )

@@ -99,6 +99,7 @@ def test_the_report_has_the_verdict_and_each_rank() -> None:
         (17,),
         ("node000004",),
     )
+    assert [len(fold.ranks) for fold in found.folds] == [63, 1]
     assert (found.ranks[17].node, found.ranks[17].pid, found.ranks[17].silent_s) == ("node000004", 117, 600)
 
 
