@@ -7,7 +7,7 @@ PYTHON_FILES := $(PACKAGES) tests tools bench $(wildcard fabfile.py)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PULUMI_SKIP_UPDATE_CHECK := 1
 
-.PHONY: help setup setup-bench frameworks demo test test-chaos test-frameworks test-frameworks-few azurite see test-azure test-azure-few soak test-environments test-environments-few test-data test-data-few test-health test-health-few test-see test-see-few test-setup test-setup-few check format lock bench-scale bench-fanout bench-launch bench-jobs bench-environments bench-data bench-health bench-see clean
+.PHONY: help setup setup-bench frameworks demo test test-chaos test-frameworks test-frameworks-few azurite see test-azure test-azure-few soak test-environments test-environments-few test-data test-data-few test-health test-health-few test-see test-see-few pictures test-setup test-setup-few check format lock bench-scale bench-fanout bench-launch bench-jobs bench-environments bench-data bench-health bench-see clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,7 +35,7 @@ test-frameworks: frameworks ## every way the training guide starts a job, by the
 test-frameworks-few: frameworks ## one row of each framework and of another MPI, and the job files: what every change has to pass
 	pytest -m for_every_change tests/frameworks
 
-see: ## Prometheus and its node exporter, which the metrics are compared with
+see: ## Prometheus and its node exporter, which the metrics are compared with; Chromium, which opens the reports
 	@tools/setup --see
 
 azurite: ## Microsoft's storage emulator, the rehearsed Azure's blob endpoint; a registry and a builder of container images
@@ -75,6 +75,9 @@ test-see: see ## what operators see of running jobs: top, metrics, reports, scal
 
 test-see-few: see ## of these, one of each kind
 	pytest -m 'see and for_every_change' tests/see
+
+pictures: see ## docs/images: what operators see of jobs that ran on rehearsed nodes
+	WRITE_PICTURES=1 pytest -m see -k picture tests/see
 
 test-setup: azurite ## every set-up in a Debian root that has git, make and python3 alone, killed at some steps and completed
 	pytest -m setup tests/setup
