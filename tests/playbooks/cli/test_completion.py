@@ -95,7 +95,7 @@ def offered(table: Any, *words: str) -> list[str]:
         (["laun"], ["launch", "launch.mpi", "launch.tensorflow", "launch.torch"]),
         (["launch.file", ""], [":files"]),
         (["--help", "l"], ["launch", "launch.mpi", "launch.tensorflow", "launch.torch", "logs"]),
-        (["--help=rep"], ["--help=replace"]),
+        (["--help=rep"], ["--help=replace", "--help=report"]),
         (["-h", "sca"], ["scale", "scaling"]),
         (["ti"], ["tidy"]),
         (["tidy", "x"], [":files"]),
