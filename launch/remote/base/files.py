@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
 
 __all__ = [
     "FICLONE",
@@ -20,6 +21,7 @@ __all__ = [
     "unwritable",
     "which",
     "write_all",
+    "write_exit",
 ]
 
 FICLONE = 0x40049409
@@ -95,6 +97,13 @@ def append(fd: int, data: bytes) -> tuple[int, str]:
     except OSError as error:
         return len(data), error.strerror or str(error)
     return 0, ""
+
+
+def write_exit(fd: int, rank: int, status: int, stopped: bool) -> None:
+    """Write a rank's exit status to its node's record, as one JSON line."""
+    flag = "true" if stopped else "false"
+    line = f'{{"rank": {rank}, "status": {status}, "stopped": {flag}, "time": {time.time():.3f}}}\n'
+    append(fd, line.encode())
 
 
 def file_in_memory(data: bytes) -> int:

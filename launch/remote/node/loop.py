@@ -8,7 +8,7 @@ import select
 import time
 
 from launch.remote.base import eviction, frames, processes, timing
-from launch.remote.base.files import append
+from launch.remote.base.files import append, write_exit
 from launch.remote.base.processes import SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGTERM
 from launch.remote.base.rate_limit import Outlet, RecentOutput
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from launch.remote.node.runtimes.container import Container
     from launch.remote.sample.sampler import Sampler
 
-__all__ = ["NODE", "NO_LOG", "TICK_MS", "Loop", "Process", "open_log", "write_exit"]
+__all__ = ["NODE", "NO_LOG", "TICK_MS", "Loop", "Process", "open_log"]
 
 _CHUNK = 65536
 _BACKLOG = 8 * 1024 * 1024
@@ -276,9 +276,11 @@ class Loop:
             return None
 
     def _sample_ended(self, rank: Process) -> None:
-        if self._sampler is None:
+        try:
+            sampler = self._sampler
+            last = sampler.last_metrics(rank.rank, rank.recent, time.monotonic()) if sampler else None
+        except Exception:  # noqa: BLE001  as in _take_sample()
             return
-        last = self._sampler.last_metrics(rank.rank, rank.recent, time.monotonic())
         if last is not None:
             self._send(frames.SAMPLE, last)
 
@@ -395,10 +397,3 @@ class Loop:
 def open_log(folder: str, name: str) -> int:
     """Open the log file of a rank or a setup line, for stdout and stderr in order of arrival."""
     return os.open(f"{folder}/logs/{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-
-
-def write_exit(fd: int, rank: int, status: int, stopped: bool) -> None:
-    """Write a rank's exit status to its node's record, as one JSON line."""
-    flag = "true" if stopped else "false"
-    line = f'{{"rank": {rank}, "status": {status}, "stopped": {flag}, "time": {time.time():.3f}}}\n'
-    append(fd, line.encode())

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
 from launch.remote.base import files
+from launch.remote.base.records import NodeExit
 
 
 class TestACheckForRoom:
@@ -36,3 +38,12 @@ class TestACheckForRoom:
 
 def test_temporary_files_of_processes_with_one_number_are_two() -> None:
     assert files.temporary_name("/shared/file") != files.temporary_name("/shared/file")
+
+
+def test_the_line_of_an_exit_is_the_record_that_its_type_describes(tmp_path: Path) -> None:
+    handle = os.open(tmp_path / "exits.jsonl", os.O_WRONLY | os.O_CREAT)
+    files.write_exit(handle, 3, 137, stopped=True)
+    os.close(handle)
+    written = json.loads((tmp_path / "exits.jsonl").read_text())
+    assert set(written) == set(NodeExit.__annotations__)
+    assert (written["rank"], written["status"], written["stopped"]) == (3, 137, True)
