@@ -31,9 +31,8 @@ def make_collection() -> Collection:
         *(plan.plan, account.account, up.up, down.down, status.status, wait_nodes.wait),
         *(scale.scale, replace.replace, check.check, drain.drain, drain.undrain),
         *(exec.execute, ssh_task.ssh, push.push),
-        *(scaling.scaling, debug.debug),
         *(show.jobs, show.job, logs.logs, cancel.cancel, collect.collect, upload.upload),
-        *(top.top, job_report.report, metrics.metrics, scaling.scaling),
+        *(top.top, debug.debug, job_report.report, metrics.metrics, scaling.scaling),
     ):
         ns.add_task(task)
     Replacement.replace = replace.replace_node
