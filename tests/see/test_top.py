@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.see.running_jobs import running_job, state_of, until
 pytestmark = [pytest.mark.see, pytest.mark.timeout(300)]
 
 RANKS = 8
+_RANK = re.compile(r"\d+ \d+ [\d.]+M \d+ s \d+ [\d.]+ \d+")
 
 
 def top(cluster: Workplace, job: str, columns: int = 110, lines: int = 30) -> EmulatedTerminal:
@@ -39,10 +41,10 @@ def parent(pid: int) -> int:
 
 
 def all_sampled(text: str) -> bool:
-    """Whether every node and every rank is on the screen, with the step that it prints."""
+    """Whether every node and every rank is on the screen, each rank with its step, loss and samples."""
     lines = [line.split() for line in text.splitlines()]
     nodes = [words for words in lines if words[1:2] == ["ok"] and words[0].startswith("node00000")]
-    ranks = [words for words in lines if len(words) == 7 and words[0].isdigit()]
+    ranks = [words for words in lines if _RANK.fullmatch(" ".join(words))]
     return len(nodes) == 4 and len(ranks) == RANKS
 
 

@@ -19,6 +19,7 @@ from launch.remote.base.health_records import ProbeMode
 from launch.remote.base.job_dir import Folder
 from launch.remote.head.probe import _ProbeFolder
 from playbooks.jobs.tables import job_text
+from tests.e2e.workplace import NODE_PYTHON
 from tests.launch.standin import Nodes, Started, lines, remarks, shell, until
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("nothing_runs_on")]
@@ -112,8 +113,8 @@ def test_one_node_over_tcp_refuses_the_job_before_any_rank_of_it(nodes: Nodes, t
 
 
 def test_gloo_of_a_torch_without_gpus_is_tcp(nodes: Nodes) -> None:
-    """Debian's own torch, over the sockets of this machine."""
-    state, events = run(nodes, shell("echo trains"), "auto")
+    """The rehearsed nodes' own torch, over the sockets of this machine."""
+    state, events = run(nodes, shell("echo trains", python=str(NODE_PYTHON)), "auto")
     assert (state.state, lines(events)) == ("FAILED", [])
     assert results(nodes, state.job)[0]["transport"] == "TCP (Gloo)"
     assert "Gloo uses TCP between nodes" in state.reason
