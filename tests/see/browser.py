@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-__all__ = ["Opened", "open_page"]
+from tests.e2e.workplace import ROOT
+
+__all__ = ["Opened", "draw_page", "open_page"]
 
 _OWN = (".googleapis.com", ".google.com")
 """Hosts of Chromium's own queries: for updates, and for the time."""
@@ -60,6 +62,15 @@ def open_page(page: Path, folder: Path, picture: Path | None = None, size: str =
     )
     shutil.rmtree(folder / "profile", ignore_errors=True)
     return Opened(tuple(_CONSOLE.findall(done.stderr)), tuple(_requests(log)), done.stdout)
+
+
+def draw_page(page: Path, folder: Path, name: str, size: str) -> None:
+    """Draw a picture of a file and see that it is one; keep it in docs/images where WRITE_PICTURES is set."""
+    drawn = (ROOT / "docs/images" if os.environ.get("WRITE_PICTURES") else folder) / f"{name}.png"
+    drawn.parent.mkdir(exist_ok=True)
+    opened = open_page(page, folder, drawn, size)
+    assert opened.console == ()
+    assert drawn.read_bytes().startswith(b"\x89PNG")
 
 
 def _requests(log: Path) -> list[str]:

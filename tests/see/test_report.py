@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.workplace import ROOT, Workplace
-from tests.see.browser import open_page
+from tests.e2e.workplace import Workplace
+from tests.see.browser import draw_page, open_page
 from tests.see.running_jobs import until
 
 pytestmark = [pytest.mark.see, pytest.mark.timeout(300)]
@@ -83,12 +82,7 @@ class TestInABrowser:
         assert "<title>restarted-" in opened.document
 
     def test_a_picture_is_drawn_of_it(self, page: Path, tmp_path: Path) -> None:
-        drawn = (
-            ROOT / "docs/images/report.png" if os.environ.get("WRITE_PICTURES") else tmp_path / "report.png"
-        )
-        drawn.parent.mkdir(exist_ok=True)
-        open_page(page, tmp_path, drawn)
-        assert drawn.read_bytes().startswith(b"\x89PNG")
+        draw_page(page, tmp_path, "report", "1000,1900")
 
     def test_requests_and_errors_of_another_page_are_seen(self, tmp_path: Path) -> None:
         other = tmp_path / "other.html"

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.workplace import Workplace
+from tests.e2e.workplace import Ran, Workplace
+from tests.see.browser import draw_page
 from tests.see.running_jobs import state_of, until
 
 pytestmark = [pytest.mark.see, pytest.mark.timeout(300)]
@@ -55,15 +56,22 @@ def record(folder: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.for_every_change
-def test_a_serial_fraction_known_by_construction_is_recovered_within_its_stated_error(
-    cluster: Workplace,
-) -> None:
+@pytest.fixture(scope="module")
+def known(cluster: Workplace) -> tuple[Path, Ran]:
+    """The folder of a job whose serial fraction is known, and its measurement."""
     folder = write_job(cluster, "known")
     ran = cluster.fab(
-        *("scaling", f"{folder}/job.yml", "--nodes", "1,2,4", "--repeat", "3", "--strong", "--of", "job"),
-        *("--warm-up", "2", "--output", f"{folder}/out"),
+        *("scaling", "known/job.yml", "--nodes", "1,2,4", "--repeat", "3", "--strong", "--of", "job"),
+        *("--warm-up", "2", "--output", "known/out"),
     )
+    return folder, ran
+
+
+@pytest.mark.for_every_change
+def test_a_serial_fraction_known_by_construction_is_recovered_within_its_stated_error(
+    known: tuple[Path, Ran],
+) -> None:
+    folder, ran = known
     found = record(folder)
     serial = found["serial_fraction"]
     assert abs(serial["value"] - SERIAL / (SERIAL + PARALLEL)) <= serial["error"] < 0.05, ran
@@ -82,6 +90,10 @@ def test_a_serial_fraction_known_by_construction_is_recovered_within_its_stated_
     page = (folder / "out" / "scaling.html").read_text()
     assert "says nothing of Azure" in page
     assert "published:" not in page.lower()
+
+
+def test_a_picture_is_drawn_of_a_measurement(known: tuple[Path, Ran], tmp_path: Path) -> None:
+    draw_page(known[0] / "out" / "scaling.html", tmp_path, "scaling", "1000,980")
 
 
 def test_a_failed_run_is_named_ends_as_it_did_and_alone_is_repeated_later(cluster: Workplace) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ import pytest
 
 from tests.e2e.workplace import Workplace
 from tests.playbooks.emulated_terminal import EmulatedTerminal
+from tests.see.browser import draw_page
 from tests.see.running_jobs import running_job, state_of, until
 
 pytestmark = [pytest.mark.see, pytest.mark.timeout(300)]
@@ -65,6 +67,17 @@ def test_nodes_and_ranks_of_a_job_are_shown_while_it_runs(cluster: Workplace) ->
         assert {rank["metrics"]["samples_per_s"] for rank in record["live"]["ranks"].values()} == {
             100.0 + rank for rank in range(RANKS)
         }
+
+
+def test_a_picture_is_drawn_of_the_screen(cluster: Workplace, tmp_path: Path) -> None:
+    with running_job(cluster, "--nproc-per-node", "2") as job, top(cluster, job, lines=20) as terminal:
+        has_course = re.compile(r"RUNNING  for (3\d s|\d+ min)")
+        screen = terminal.wait_for(lambda text: has_course.search(text) and all_sampled(text), 120)
+    page = tmp_path / "top.html"
+    page.write_text(
+        f'<body style="background:#111;color:#ddd"><pre style="font-size: 14px">{html.escape(screen)}</pre>'
+    )
+    draw_page(page, tmp_path, "top", "960,400")
 
 
 def test_killed_connections_and_a_stopped_watcher_are_replaced(cluster: Workplace) -> None:
