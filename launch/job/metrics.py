@@ -21,7 +21,7 @@ def check_metrics(metrics: Mapping[str, str]) -> None:
     >>> check_metrics({"psnr": "PSNR: [0-9.]+"})
     Traceback (most recent call last):
     ...
-    launch.errors.InputError: metrics psnr = PSNR: [0-9.]+: has 0 groups; put one pair of parentheses around the number
+    launch.errors.InputError: metrics psnr = 'PSNR: [0-9.]+': has 0 groups; put one pair of parentheses around the number
     """  # noqa: E501
     if len(metrics) > _MOST:
         raise InputError("metrics", len(metrics), f"are more than {_MOST}", "give fewer")

@@ -46,6 +46,10 @@ OPTIONS: dict[str, list[tuple[str, str]]] = {
     "parameter_servers": [("1001", "--parameter-servers = 1001: must be at most 1000"), (ENDLESS, "at most")],
     "max_restarts": [(HUGE, "--max-restarts = 99999999999: must be at most 1000000"), (ENDLESS, "at most")],
     "timeout": [("9000h", DAYS), (HUGE, DAYS), (ENDLESS, "is not a duration")],
+    "hang_after": [("9000h", DAYS), (ENDLESS, "is not a duration")],
+    "repeat": [(HUGE, "--repeat = 99999999999: must be at most"), (ENDLESS, "at most")],
+    "warm_up": [(HUGE, "--warm-up = 99999999999: must be at most"), (ENDLESS, "at most")],
+    "port": [(HUGE, "--port = 99999999999: must be at most 65535"), (ENDLESS, "at most")],
     "grace": [("9000h", DAYS), (ENDLESS, "is not a duration")],
     "since": [("9000h", DAYS), (ENDLESS, "is not a duration")],
     "tail": [(HUGE, "--tail = 99999999999: must be at most 1000000"), (ENDLESS, "at most")],
@@ -79,11 +83,16 @@ TEXTS = {
         "svg",
         "state",
         "counter",
+        "metric",
+        "of",
+        "output",
+        "collected",
     ),
 }
 """Options that take no number."""
 
 OTHERS: dict[tuple[str, str], list[tuple[str, str]]] = {
+    ("scaling", "nodes"): [(HUGE, "--nodes = 99999999999: must be at most"), (ENDLESS, "at most")],
     ("plan", "nodes"): [(HUGE, "--nodes = 99999999999: must be at most 1000000"), (ENDLESS, "at most")],
 }
 """Tasks in which an option of that name means something else."""
@@ -100,6 +109,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "replace": {"node": ["0"]},
     "image.build": {"stack": "gpu-images"},
     "data.stage": {"path": "set"},
+    "scaling": {"file": "job.yml"},
 }
 
 

@@ -32,7 +32,8 @@ def main(end: str) -> int:
                 os.read(wake, 100)
 
 
-try:
-    sys.exit(main("raised inside"))
-except Exit as end:
-    sys.exit(end.code)
+if __name__ == "__main__":
+    try:
+        sys.exit(main("raised inside"))
+    except Exit as end:
+        sys.exit(end.code)

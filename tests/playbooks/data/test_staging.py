@@ -15,6 +15,7 @@ from launch.client.stage import Progress, Staged
 from launch.data.data_spec import BlobAddress, DataSource
 from launch.data.data_stores import Storage
 from launch.errors import NotPushed
+from launch.remote.base.phase_records import Phase
 from launch.remote.base.records import DataRecord
 from playbooks.cli.signals import attached as attached_to
 from playbooks.data.staging import Staging, bring_data
@@ -32,7 +33,7 @@ RECORD: DataRecord = {
     "files": 2,
     "seconds": 1.0,
 }
-SPEC = SimpleNamespace(environment=None, runtime="bare", home="/home/azureuser")
+SPEC = SimpleNamespace(environment=None, runtime="bare", home="/home/azureuser", hang_after_s=None)
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class Planned:
     spec: Any = field(default_factory=lambda: SPEC)
     paths: Mapping[str, str] | None = None
     data: tuple[DataRecord, ...] = ()
+    py_spy: str = ""
+    stages: tuple[Phase, ...] = ()
 
 
 STAGING = Staging([SOURCE], Storage(None), lambda paths: cast("Any", Planned(paths=paths)))
