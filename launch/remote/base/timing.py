@@ -26,6 +26,8 @@ SAMPLE_S = 1.0
 """Interval of a runner's samples, and the time from the ranks' start until the first is prepared."""
 SAMPLE_FIRST_S = SAMPLE_S / 4
 """Time from there to the first sample, whose rates are since then."""
+SAMPLE_GPUS_S = 5.0
+"""Time from there to the start of the process that queries GPUs: a short job loads no driver for it."""
 
 # ---- ssh ----
 

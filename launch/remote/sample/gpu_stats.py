@@ -35,11 +35,13 @@ def has_nvidia_driver(root: str = "") -> bool:
 
 class GpuFeed:
     """The process that queries the GPUs, as its runner sees it: ``argv`` starts it, unless it is the command
-    itself. Times are in seconds of one monotonic clock."""
+    itself. It belongs to ``job`` for all that ends a job's processes. Times are in seconds of one monotonic
+    clock."""
 
-    def __init__(self, now: float, argv: list[str] | None = None) -> None:
+    def __init__(self, job: str, now: float, argv: list[str] | None = None) -> None:
         command = argv or [sys.executable or "python3", "-I", "-S", _MAIN, "sample-gpus"]
-        self.pid, self._out, self._err = processes.spawn(command, dict(os.environ), "/")
+        env = {**os.environ, "RANKLIFT_JOB_ID": job}
+        self.pid, self._out, self._err = processes.spawn(command, env, "/")
         self._is_open = True
         self._decoder = frames.Decoder(_LONGEST)
         self._gpus: list[GpuSample] = []

@@ -31,7 +31,9 @@ class Sampler:
         self._lines = {rank: LineReader() for rank in pids}
         self._processes = ProcessStats(pids, now)
         self._node = NodeStats(now) if spec["first"] else None
-        self._gpus = GpuFeed(now) if spec["first"] and has_nvidia_driver() else None
+        self._job = spec["job"]
+        self._gpus: GpuFeed | None = None
+        self._gpus_at = now + timing.SAMPLE_GPUS_S if spec["first"] and has_nvidia_driver() else None
 
     def next_at(self, now: float) -> float:
         """Return the time of the next sample: a fixed interval after the last, unless that is over."""
@@ -55,6 +57,8 @@ class Sampler:
             }
             for rank, output in outputs.items()
         ]
+        if self._gpus_at is not None and now >= self._gpus_at:
+            self._gpus, self._gpus_at = GpuFeed(self._job, now), None
         gpus = [] if self._gpus is None else self._gpus.newest(now)
         return {"node": [] if self._node is None else [self._node.sample(now, gpus)], "ranks": ranks}
 

@@ -29,7 +29,9 @@ GPU: GpuSample = {
 
 def feed(code: str) -> GpuFeed:
     """A feed whose process runs this program, at the time 0."""
-    return GpuFeed(0.0, [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}"])
+    return GpuFeed(
+        "t-1", 0.0, [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}"]
+    )
 
 
 def ended(pid: int) -> None:
