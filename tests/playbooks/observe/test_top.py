@@ -172,6 +172,7 @@ def test_once_prints_text_and_json_a_record_without_a_terminal(head: StandInHead
     assert f"{JOB}  RUNNING" in ran.stdout
     assert len(ran.stdout.splitlines()) == 3 + 2 + 4 + 32
     assert "\x1b" not in ran.stdout
+    head.write(samples(4))  # those before have aged by a command's time
     record = json.loads(fab(head.folder, "top", JOB, "--json").stdout)
     assert record["state"]["job"] == JOB
     assert record["live"]["ranks"]["17"]["node"] == "node000002"
