@@ -206,12 +206,12 @@ ARROWS: dict[str, set[str]] = {
         *("launch.remote.base", "launch.remote.debug.debug_child", "launch.remote.node.runtimes"),
         "launch.remote.sample",
     },
+    "launch.remote.sample": {"launch.remote.base", "launch.remote.health.sysfs"},
     "launch.remote.probe": {"launch.remote.base", "launch.remote.log", "launch.remote.mpi"},
     "launch.remote.node.runtimes": {"launch.remote.base", "launch.remote.mpi", "launch.remote.node"},
     "launch.remote.collect": {"launch.remote.base", "launch.remote.head.runners.node_command"},
     **{
-        f"launch.remote.{room}": {"launch.remote.base"}
-        for room in ("agent", "health", "log", "mpi", "sample", "store")
+        f"launch.remote.{room}": {"launch.remote.base"} for room in ("agent", "health", "log", "mpi", "store")
     },
 }
 """Beside itself and ``FOR_ALL``, what a package may import: the longest name that fits a module counts, and a

@@ -51,6 +51,12 @@ def write_job(cluster: Workplace, name: str) -> Path:
     return folder
 
 
+def measure_twice(folder: Path) -> tuple[str, ...]:
+    """The words of a measurement: the job once on one node, once on two."""
+    words = ("scaling", f"{folder}/job.yml", "--nodes", "1,2", "--repeat", "1", "--of", "job")
+    return (*words, "--output", f"{folder}/out")
+
+
 def record(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((folder / "out" / "scaling.json").read_text())
     return found
@@ -98,17 +104,7 @@ def test_a_picture_is_drawn_of_a_measurement(known: tuple[Path, Ran], tmp_path: 
 
 def test_a_failed_run_is_named_ends_as_it_did_and_alone_is_repeated_later(cluster: Workplace) -> None:
     folder = write_job(cluster, "failing")
-    words: tuple[str, ...] = (
-        "scaling",
-        f"{folder}/job.yml",
-        "--nodes",
-        "1,2",
-        "--repeat",
-        "1",
-        "--of",
-        "job",
-    )
-    words += ("--output", f"{folder}/out")
+    words = measure_twice(folder)
     cluster.fab("exec", "--nodes", "1", "--", "touch", "/tmp/scaling-fails")
     try:
         ran = cluster.fab(*words, status=1)
@@ -134,17 +130,7 @@ def test_a_failed_run_is_named_ends_as_it_did_and_alone_is_repeated_later(cluste
 
 def test_an_interrupt_ends_the_job_that_runs_and_keeps_what_is_measured(cluster: Workplace) -> None:
     folder = write_job(cluster, "interrupted")
-    words: tuple[str, ...] = (
-        "scaling",
-        f"{folder}/job.yml",
-        "--nodes",
-        "1,2",
-        "--repeat",
-        "1",
-        "--of",
-        "job",
-    )
-    words += ("--output", f"{folder}/out", "--set", "inputs.steps=400")
+    words = (*measure_twice(folder), "--set", "inputs.steps=400")
     with cluster.begin(*words) as process:
         newest = until(lambda: running(cluster, "sleeps-"))
         process.send_signal(signal.SIGINT)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from launch.remote.health.sysfs import listed, read_number
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from launch.remote.sample.sample_records import GpuSample, NodeSample
@@ -88,19 +90,12 @@ def infiniband_files(folder: str) -> list[tuple[str, str]]:
     """Return the files with the data received and sent by each InfiniBand port: not those of accelerated
     networking, whose link layer is Ethernet."""
     found = []
-    for device in _listed(folder):
-        for port in _listed(f"{folder}/{device}/ports"):
+    for device in listed(folder):
+        for port in listed(f"{folder}/{device}/ports"):
             path = f"{folder}/{device}/ports/{port}"
             if read_file(path + "/link_layer").strip() == b"InfiniBand":
                 found.append((path + "/counters/port_rcv_data", path + "/counters/port_xmit_data"))
     return found
-
-
-def _listed(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
 
 
 class NodeStats:
@@ -149,15 +144,15 @@ class NodeStats:
             return
         self._listed = now
         folder = self._root + "/sys/class/net"
-        self._left_out = {"lo", *(name for name in _listed(folder) if _is_left_out(f"{folder}/{name}"))}
+        self._left_out = {"lo", *(name for name in listed(folder) if _is_left_out(f"{folder}/{name}"))}
         self._infiniband = infiniband_files(self._root + "/sys/class/infiniband")
 
     def _read_network(self) -> tuple[int, int]:
         return network_bytes(read_file(self._root + "/proc/self/net/dev"), self._left_out)
 
     def _read_infiniband(self) -> tuple[int, int]:
-        received = [_number(path) for path, _ in self._infiniband]
-        return sum(received), sum(_number(path) for _, path in self._infiniband)
+        received = [read_number(path) or 0 for path, _ in self._infiniband]
+        return sum(received), sum(read_number(path) or 0 for _, path in self._infiniband)
 
 
 def _is_left_out(device: str) -> bool:
@@ -169,11 +164,6 @@ def _is_left_out(device: str) -> bool:
     if os.path.exists(device + "/master") or os.path.exists(device + "/bridge"):
         return True
     return read_file(device + "/type").strip() in (_LOOPBACK, _OVER_INFINIBAND)
-
-
-def _number(path: str) -> int:
-    text = read_file(path).strip()
-    return int(text) if text.isdigit() else 0
 
 
 def _rates(before: tuple[int, int], after: tuple[int, int], seconds: float) -> tuple[int, int]:
