@@ -10,14 +10,14 @@ from launch.printable import for_stream
 
 __all__ = ["report", "write_line"]
 
-_told: set[str] = set()
+_written: set[str] = set()
 
 
 def report(notices: Iterable[str]) -> None:
     """Write the notices that this process has not written yet."""
     for notice in notices:
-        if notice not in _told:
-            _told.add(notice)
+        if notice not in _written:
+            _written.add(notice)
             write_line(f"notice: {notice}", sys.stderr)
 
 

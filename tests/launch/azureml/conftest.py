@@ -19,7 +19,7 @@ def fab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeFab:
     (own / "src" / "train.py").write_text("print('hello')\n")
     (own / "src" / "text-classification" / "run_glue.py").write_text("print('glue')\n")
     monkeypatch.chdir(own)
-    monkeypatch.setattr(notices, "_told", set())
+    monkeypatch.setattr(notices, "_written", set())
     for name in ("RANKLIFT_STACK", "RANKLIFT_PYTHON", "RANKLIFT_PROJECT"):
         monkeypatch.delenv(name, raising=False)
     return install(tmp_path / "bin", monkeypatch)
