@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -9,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -266,12 +267,24 @@ def test_two_launches_at_once_make_one(desk: Desk) -> None:
 def test_a_lock_that_is_held_is_reported(desk: Desk) -> None:
     made = desk.make()
     lock = environments(desk.cluster.nodes[0]) / f".lock-{made.record['id'][:REQUEST_DIGITS]}"
-    with subprocess.Popen(["flock", str(lock), "cat"], stdin=subprocess.PIPE) as holder:
-        time.sleep(0.3)
-        assert holder.stdin is not None
-        threading.Timer(0.5, holder.stdin.close).start()
-        desk.make()
+    with lock.open() as holder, ThreadPoolExecutor(1) as pool:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        launch = pool.submit(desk.make)
+        while not launch.done() and not opened_elsewhere(lock):
+            time.sleep(0.05)
+        time.sleep(0.2)  # it has opened the lock, and tries it next
+        fcntl.flock(holder, fcntl.LOCK_UN)
+        launch.result()
     assert desk.shown[-1] == "waiting for another launch that makes the same environment"
+
+
+def opened_elsewhere(path: Path) -> bool:
+    for fd in Path("/proc").glob("[0-9]*/fd/*"):
+        if fd.parts[2] != str(os.getpid()):
+            with contextlib.suppress(OSError):
+                if fd.readlink() == path:
+                    return True
+    return False
 
 
 @pytest.mark.parametrize("fault", ["dead", "full"])
