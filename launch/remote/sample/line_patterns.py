@@ -29,7 +29,12 @@ __all__ = ["KNOWN", "SEARCH_S", "LineReader", "PatternSearch", "number_text"]
 
 SEARCH_S = 0.05
 """Processor time that all patterns together may take for the lines of one sample."""
-_NUMBER = r"([-+]?(?:\d+(?:,\d{3})*\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|[-+]?inf)(?!\w)"
+_DIGITS = r"(?:\d{1,32}(?:,\d{3}){0,8}\.?\d{0,32}|\.\d{1,32})(?:e[-+]?\d{1,8})?"
+_NUMBER = rf"([-+]?{_DIGITS}|nan|[-+]?inf)(?!\w|\.\d)"
+"""Every repetition has a bound, here and below: a line of 4 KiB of digits or blanks would take each pattern
+more than :data:`SEARCH_S`."""
+_IS = r"['\"]?\s{0,32}[:= ]\s{0,32}"
+"""What stands between a name and its number."""
 _COUNT = r"['\"]?[\s:=#\[(]{1,12}(\d+(?:,\d{3})*)(?!\.\d|\w)"
 _ITEM = "(?:samples?|images?|imgs?|examples?|sequences?|records?)"
 KNOWN = {
@@ -41,15 +46,15 @@ KNOWN = {
         ("iter", rf"(?<![\w-])(?<!per )(?<!skipped )(?<!nan )iter(?:ation)?s?{_COUNT}"),
         ("[", r"(?<!epoch )(?<!epoch: )\[\s*(\d+)/\d+\]"),
     ),
-    "loss": (("loss", rf"(?<![\w-])(?:train(?:ing)?[_ ]|lm )?loss['\"]?\s*[:= ]\s*['\"]?{_NUMBER}"),),
+    "loss": (("loss", rf"(?<![\w-])(?:train(?:ing)?[_ ]|lm )?loss{_IS}['\"]?{_NUMBER}"),),
     "samples_per_s": (
         ("/s", rf"(?<![\w.]){_NUMBER}\s*{_ITEM}\s*/\s*s(?:ec)?\b"),
         ("per second", rf"(?<![\w.]){_NUMBER}\s*{_ITEM} per second\b"),
-        ("per", rf"(?<!\w)(?:train_|curr)?samples_?per_?sec(?:ond)?['\"]?\s*[:= ]\s*['\"]?{_NUMBER}"),
-        ("/s", rf"\b{_ITEM}/s(?:ec)?['\"]?\s*[:= ]\s*{_NUMBER}"),
+        ("per", rf"(?<!\w)(?:train_|curr)?samples_?per_?sec(?:ond)?{_IS}['\"]?{_NUMBER}"),
+        ("/s", rf"\b{_ITEM}/s(?:ec)?{_IS}{_NUMBER}"),
     ),
     "checkpoint_s": (
-        ("checkpoint_s", rf"(?<!\w)checkpoint_s['\"]?\s*[:= ]\s*{_NUMBER}"),
+        ("checkpoint_s", rf"(?<!\w)checkpoint_s{_IS}{_NUMBER}"),
         ("checkpoint", rf"\bcheckpoint\b.{{0,200}} (?:in|took) {_NUMBER} ?s(?:ec(?:onds)?)?\b"),
     ),
 }

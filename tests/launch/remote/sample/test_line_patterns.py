@@ -100,6 +100,35 @@ def test_a_pattern_without_end_is_stopped_and_not_searched_again() -> None:
     assert len(warned) == 1
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"loss{' ' * LAST_BYTES}",
+        f"loss: {'1' * LAST_BYTES}x",
+        f"{'1' * LAST_BYTES} /s",
+        f"1{',111' * (LAST_BYTES // 4)} samples/s",
+        f"samples/s{' ' * LAST_BYTES}",
+        f"samples_per_sec{' ' * LAST_BYTES}",
+        f"checkpoint_s={'1' * LAST_BYTES}x",
+        "checkpoint in " * (LAST_BYTES // 14),
+        f"step{' (' * 6}{' ' * LAST_BYTES}",
+        f"[{' ' * LAST_BYTES}",
+    ],
+    ids=lambda line: line[:20],
+)
+def test_no_line_takes_a_known_pattern_out_of_the_search(line: str) -> None:
+    warned: list[str] = []
+    patterns = PatternSearch({}, warned.append)
+    patterns.search({0: [line]})
+    assert warned == []
+
+
+def test_a_number_that_is_too_long_is_none_and_not_its_beginning() -> None:
+    patterns = PatternSearch({}, lambda _: None)
+    for number in ("0." + "3" * 40, "3" * 80):
+        assert patterns.search({0: [f"loss: {number}"]}) == {0: {}}
+
+
 class TestLines:
     def test_a_line_comes_once_its_end_has_come(self) -> None:
         reader = LineReader()
