@@ -32,9 +32,15 @@ def collected_facts(folder: Path) -> JobFacts:
         raise InputError("--collected", str(folder), f"has no {Path(error.filename).name}", _REMEDY) from None
     except (Unreadable, OSError) as error:
         raise InputError("--collected", str(folder), str(error), _REMEDY) from None
-    except (ValueError, LookupError, TypeError, RecursionError):
-        raise InputError("--collected", str(folder), "has a damaged state.json", _REMEDY) from None
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
+        problem = "has damaged records: state.json, job.json or events.jsonl"
+        raise InputError("--collected", str(folder), problem, _REMEDY) from None
     times = [report.state.created, *(event.time for event in report.events)]
     ended = report.state.ended if report.state.state in TERMINAL else None
     now = (ended or max(times)).timestamp()
-    return collect_facts(report, stored_samples.history(str(folder)), (), now)
+    history = stored_samples.history(str(folder))
+    course = folder / stored_samples.HISTORY
+    if history is None and course.exists():
+        remedy = "remove that file: without it the report lacks what was sampled"
+        raise InputError("--collected", str(folder), f"has a damaged {course.name}", remedy)
+    return collect_facts(report, history, (), now)

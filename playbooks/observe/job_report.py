@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from invoke.context import Context
 
 from infra.inventory import Inventory
-from launch.errors import InputError, RankliftError
+from launch.errors import GiveUpError, InputError, RankliftError
 from playbooks.cli import output
 from playbooks.cli.task import command, open_from
 from playbooks.project import Stack
@@ -65,11 +67,25 @@ def report(
     target = Path(output or f"report-{name}.html").expanduser()
     _check_target(target, overwrite=overwrite)
     place = find_job(chosen, inventory, name)
-    with Cluster(inventory, chosen.folder) as cluster:
+    price = _price(chosen, inventory)
+    with Cluster(inventory, chosen.folder) as cluster, _readable(f"job {name}"):
         facts = job_facts(name, cluster.host(place.head), place.remote)
-    page = report_page(facts, _price(chosen, inventory), datetime.now(UTC))
+        page = report_page(facts, price, datetime.now(UTC))
     _write(target, page)
     _print(target, json=json)
+
+
+@contextmanager
+def _readable(whose: str) -> Iterator[None]:
+    """Raise GiveUpError for records that the block cannot use: ranks run as the user who writes them."""
+    try:
+        yield
+    except RankliftError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise GiveUpError(
+            f"{whose}: its records are damaged: {type(error).__name__}: {error!s:.200}"
+        ) from None
 
 
 def _report_collected(folder: Path, target: str | None, *, overwrite: bool, json: bool) -> None:
@@ -79,11 +95,13 @@ def _report_collected(folder: Path, target: str | None, *, overwrite: bool, json
     from launch.report.cost import NodePrice
     from launch.report.page import report_page
 
-    facts = collected_facts(folder)
+    price = NodePrice("", "", None, "no price list is asked for collected records")
+    with _readable(str(folder)):
+        facts = collected_facts(folder)
+        page = report_page(facts, price, datetime.now(UTC))
     path = Path(target or f"report-{facts.report.state.job}.html").expanduser()
     _check_target(path, overwrite=overwrite)
-    price = NodePrice("", "", None, "no price list is asked for collected records")
-    _write(path, report_page(facts, price, datetime.now(UTC)))
+    _write(path, page)
     _print(path, json=json)
 
 

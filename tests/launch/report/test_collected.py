@@ -62,3 +62,43 @@ def test_damaged_records_are_refused(folder: Path, name: str, text: str) -> None
     (folder / name).write_text(text)
     with pytest.raises(InputError, match="damaged"):
         collected_facts(folder)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {"nodes": []},
+        {"nodes": {"node000000": {"cpu": ["0.5"]}}},
+        {"nodes": {"node000000": {"cpu": 0.5}}},
+        {"nodes": {"node000000": {"cpu": [10**400]}}},
+        {"interval_s": 0},
+        {"interval_s": "2"},
+        {"start": float("nan")},
+        {"attempts": [{}]},
+        {"attempts": 1},
+    ],
+    ids=str,
+)
+def test_a_damaged_course_is_refused_by_its_name_and_is_not_taken_for_none(
+    folder: Path, damaged: dict[str, object]
+) -> None:
+    (folder / "history.json").write_text(json.dumps({**history(), **damaged}))
+    with pytest.raises(InputError, match=r"has a damaged history\.json; remove that file"):
+        collected_facts(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "damaged"),
+    [
+        ("state.json", {"created": 1e300}),
+        ("state.json", {"ended": 1e300}),
+        ("state.json", {"started": "noon"}),
+        ("job.json", {"nodes": 5}),
+    ],
+    ids=str,
+)
+def test_records_with_other_values_are_refused(folder: Path, name: str, damaged: dict[str, object]) -> None:
+    record = json.loads((folder / name).read_text())
+    (folder / name).write_text(json.dumps({**record, **damaged}))
+    with pytest.raises(InputError, match="damaged"):
+        collected_facts(folder)

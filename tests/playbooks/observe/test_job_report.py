@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -71,6 +72,17 @@ def test_the_report_is_a_file_named_after_the_job(task: Task, tmp_path: Path) ->
     assert text.startswith("<!DOCTYPE html>")
     assert "at 27.20 USD an hour each, the regular list price" in text
     assert "<li>node000002 34 % slower</li>" in text
+
+
+def test_records_that_a_rank_has_damaged_are_an_error_by_the_jobs_name(
+    task: Task, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = phase("run", 0, 1)
+    odd = replace(sample_report(), events=(replace(run, fields={**run.fields, "end": 1e308}),))
+    monkeypatch.setattr(job_facts, "show_job", lambda *_, **__: odd)
+    with pytest.raises(Exit):
+        task("report")
+    assert f"job {JOB}: its records are damaged: OverflowError" in capsys.readouterr().err
 
 
 def test_json_names_the_file(task: Task) -> None:

@@ -32,7 +32,8 @@ def nodes(nodes: Nodes) -> Nodes:
         "nodes": {"node000000": {**node, "ib_rx": 0, "ib_tx": 0, "gpus": [], "time": now}},
         "ranks": {"0": {**rank, "silent_since": now - 50}},
     }
-    attempt = {"attempt": 0, "started": now - 60, "ended": None}
+    steps = dict.fromkeys(("ended", "first_step", "first_step_at", "last_step", "last_step_at"))
+    attempt = {**steps, "attempt": 0, "started": now - 60, "checkpoints": 0, "checkpoint_s": 0.0}
     history = {"start": now - 60, "interval_s": 2.0, "nodes": {}, "attempts": [attempt]}
     (folder / stored_samples.LIVE).write_text(json.dumps(live))
     (folder / stored_samples.HISTORY).write_text(json.dumps(history))
