@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -10,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from infra.inventory import Inventory
 from launch.client.rpc import ask, version_there
-from launch.errors import GiveUpError, ManyNodesError, RankliftError
+from launch.errors import GiveUpError, ManyNodesError
 from launch.host import Host
 from launch.remote.metrics.exposition import exposition
 from launch.remote.metrics.metrics_records import ClusterFacts, HeadMetrics
 from playbooks.project import Stack
 from playbooks.ssh.connection import Cluster
-from playbooks.ssh.fanout import fan_out_hosts
+from playbooks.ssh.fanout import fan_out_hosts, in_background
 
 if TYPE_CHECKING:
     from infra.preflight.usage import Account
@@ -29,6 +30,9 @@ _NODE_S = 8.0
 """Limit of one node's answer, within the 10 s that Prometheus waits by default (scrape_timeout)."""
 _COST_S = 600.0
 """Seconds between two queries of the account: a price list changes once a month."""
+_COST_WAIT_S = 1.0
+"""Time that a text waits for a query of the account that is under way: Azure may take longer than Prometheus
+waits, and the cost is in the next text."""
 _HOUR_S = 3600.0
 
 
@@ -43,6 +47,7 @@ class ClusterMetrics:
         self._text, self._made = "", -FRESH_S
         self._account: Account | None = None
         self._queried = -_COST_S
+        self._answered = threading.Event()
         self._reported: dict[str, str] = {}
         self.failure: ManyNodesError | None = None
         """The error of the nodes that did not answer the last time."""
@@ -51,13 +56,17 @@ class ClusterMetrics:
         """Close all connections."""
         self._cluster.close()
 
-    def text(self) -> str:
-        """Return the text, at most :data:`FRESH_S` old. Raise RankliftError where no node is known."""
+    def text(self, cost_wait_s: float | None = _COST_WAIT_S) -> str:
+        """Return the text, at most :data:`FRESH_S` old; wait so long for the cost, None for its end.
+
+        Raise RankliftError where no node is known.
+        """
         if time.monotonic() - self._made >= FRESH_S:
-            self._text, self._made = self._gathered(), time.monotonic()
+            self._text, self._made = self._gathered(cost_wait_s), time.monotonic()
         return self._text
 
-    def _gathered(self) -> str:
+    def _gathered(self, cost_wait_s: float | None) -> str:
+        self._begin_account()
         inventory = self._stack.saved()
         if inventory != self._inventory:  # `fab up`, scale and replace write it
             self._cluster.close()
@@ -73,10 +82,10 @@ class ClusterMetrics:
         self.failure = ManyNodesError("reading metrics", answers) if failed else None
         self._report_once("nodes", str(self.failure or ""))
         heads = [one for one in answers.values() if not isinstance(one, Exception) and one is not None]
+        self._answered.wait(cost_wait_s)
         return exposition(heads, self._facts(inventory, answers))
 
     def _facts(self, inventory: Inventory, answers: Mapping[str, object]) -> ClusterFacts:
-        self._read_account()
         hourly, total = (None, None)
         if self._account is not None:
             hourly, total = cost_so_far(self._account, datetime.now(UTC))
@@ -89,19 +98,25 @@ class ClusterMetrics:
             "usd": total,
         }
 
+    def _begin_account(self) -> None:
+        """Begin to query what exists and its prices, every ten minutes, beside the nodes."""
+        if time.monotonic() - self._queried >= _COST_S:
+            self._queried = time.monotonic()
+            self._answered.clear()
+            in_background(self._read_account)
+
     def _read_account(self) -> None:
-        """Query what exists and its prices, every ten minutes; keep the last answer if Azure gives none."""
+        """Query the account; keep the last answer if Azure gives none."""
         from playbooks.stack.account import query_account
 
-        if time.monotonic() - self._queried < _COST_S:
-            return
-        self._queried = time.monotonic()
         try:
             self._account = query_account(self._stack, self._stack.short_name)
-        except RankliftError as error:
+        except Exception as error:  # noqa: BLE001 - a fault of the cost must not take the other metrics
             self._report_once("cost", f"the cost so far is unknown: {error}")
         else:
             self._report_once("cost", "")
+        finally:
+            self._answered.set()
 
     def _report_once(self, topic: str, text: str) -> None:
         if text and text != self._reported.get(topic):

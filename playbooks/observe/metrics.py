@@ -47,7 +47,7 @@ def metrics(context: Context, stack: str | None = None, port: str = str(_PORT), 
     made = ClusterMetrics(chosen, output.progress)
     try:
         if listener is None:
-            output.result(made.text().rstrip("\n"))
+            output.result(made.text(cost_wait_s=None).rstrip("\n"))
             if made.failure is not None:
                 raise made.failure
         else:

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -105,7 +106,32 @@ def test_a_text_is_used_again_and_a_silent_node_reported_once(
         assert made.text() is not first
     finally:
         made.close()
-    assert reports == [str(made.failure), "the cost so far is unknown: no one is signed in"]
+    assert sorted(reports) == [str(made.failure), "the cost so far is unknown: no one is signed in"]
+
+
+def test_an_account_that_azure_is_slow_to_give_holds_up_no_scrape(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answers = threading.Event(), threading.Event()
+
+    def slow(*_: object) -> Account:
+        asked.set()
+        assert answers.wait(60)
+        return Account("s", "dev", (thing(10, 4.0),))
+
+    monkeypatch.setattr(account, "query_account", slow)
+    monkeypatch.setattr(cluster_metrics, "FRESH_S", 0.0)
+    made = ClusterMetrics(Stack("dev", project, {}), lambda _: None)
+    try:
+        first = made.text(cost_wait_s=0.0)
+        assert asked.is_set()
+        assert "ranklift_cluster_nodes 2" in first
+        assert "usd" not in first
+        answers.set()
+        assert "ranklift_cluster_price_usd_per_hour 4\n" in made.text(cost_wait_s=None)
+    finally:
+        answers.set()
+        made.close()
 
 
 @pytest.mark.usefixtures("priced")
