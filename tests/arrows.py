@@ -74,7 +74,7 @@ ARROWS: dict[str, set[str]] = {
         *("launch.remote.sample", "launch.report", "launch.scaling", "infra.arm", "infra.inventory"),
         *("infra.preflight.prices", "infra.preflight.usage"),
         *("playbooks", "playbooks.cli", "playbooks.jobs", "playbooks.nodes", "playbooks.ssh"),
-        "playbooks.stack",
+        *("playbooks.check", "playbooks.stack"),
         *("launch.code", "launch.remote.hangs"),
     },
     "playbooks.stack": {

@@ -11,7 +11,7 @@ from typing import Literal
 from launch.numbers import counted
 from launch.remote.sample.line_patterns import number_text
 
-__all__ = ["Basis", "Figures", "MetricReader", "NoThroughput", "throughput"]
+__all__ = ["NO_FIGURE", "Basis", "Figures", "MetricReader", "NoThroughput", "throughput"]
 
 Basis = Literal["rank", "job"]
 """Whose figure a line prints: its rank's, or that of the job."""
@@ -20,6 +20,7 @@ _MOST_FIGURES = 10_000
 """Figures of one rank that are kept; a rank that prints ten a second prints them for a quarter of an hour."""
 _LONGEST_LINE = 4096
 """Characters of a line that are searched."""
+NO_FIGURE = "no rank printed a figure; try the pattern with `fab logs JOB --grep`"
 _OF_ONE = re.compile(r"(?:\bper |/)(?:GPU|CPU|rank|worker|device|replica|process)\b", re.IGNORECASE)
 """What stands beside the figure of one rank: Horovod's benchmark prints ``Iter #0: 331.2 img/sec per GPU``
 on rank 0 alone (horovod/horovod: examples/pytorch/pytorch_synthetic_benchmark.py)."""
@@ -97,7 +98,7 @@ def throughput(figures: Figures, warm_up: int, basis: Basis | None) -> float:
     Raises :class:`NoThroughput` where there are no figures after the warm-up, or the basis is open.
     """
     if not figures.by_rank:
-        raise NoThroughput("no rank printed a figure; try the pattern with `fab logs JOB --grep`")
+        raise NoThroughput(NO_FIGURE)
     medians = [median(values[warm_up:]) for values in figures.by_rank.values() if len(values) > warm_up]
     if not medians:
         most = max(map(len, figures.by_rank.values()))

@@ -6,6 +6,7 @@ import hashlib
 import json as jsons
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +15,9 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from infra.inventory import Inventory, Node
-from launch.errors import InputError, JobFailed, RankliftError
+from launch.errors import GiveUpError, InputError, JobFailed, RankliftError
 from launch.numbers import counted
+from playbooks.check.alone import alone, wait_for_free_nodes
 from playbooks.cli import output as shown
 from playbooks.cli.options import number, probe_flag, processes_flag, variables
 from playbooks.cli.signals import report_half_done
@@ -124,14 +126,16 @@ def scaling(  # noqa: PLR0913, PLR0917  (each is an option)
     load = load_of(chosen, job)
     wanted = choose_nodes(inventory, None)[: plan.counts[-1]]
     subject = _subject(chosen, inventory, wanted, job, _Given(file, set or (), flags, load))
-    study = earlier_study(folder, plan, subject, resume=resume) or Study(plan, subject)
-    pending = plan.runs(study.done)
-    if dry_run:
-        shown.steps([one.words for one in pending], json=json)
-        return
-    _announce(chosen, inventory, plan, len(pending))
-    runs = ScalingRuns(chosen, inventory, wanted, job, options, load, plan, no_probe)
-    study = _measure(runs, study, folder)
+    with nullcontext() if dry_run else alone(chosen, "scaling"):
+        study = earlier_study(folder, plan, subject, resume=resume) or Study(plan, subject)
+        pending = plan.runs(study.done)
+        if dry_run:
+            shown.steps([one.words for one in pending], json=json)
+            return
+        _check_figures(study)
+        _announce(chosen, inventory, plan, len(pending))
+        runs = ScalingRuns(chosen, inventory, wanted, job, options, load, plan, no_probe)
+        study = _measure(runs, study, folder)
     report_study(study, folder, json=json)
 
 
@@ -199,6 +203,17 @@ def _subject(
     )
 
 
+def _check_figures(study: Study) -> None:
+    """Raise GiveUpError where the runs that are there give no throughput with these options: the next ones
+    would give none either."""
+    from launch.scaling.metric_numbers import NoThroughput
+
+    try:
+        study.samples()
+    except NoThroughput as error:
+        raise GiveUpError(str(error)) from None
+
+
 def _announce(stack: Stack, inventory: Inventory, plan: ScalingPlan, pending: int) -> None:
     """Print how many runs there will be, and what the largest costs."""
     most = plan.counts[-1]
@@ -242,10 +257,14 @@ def _measure(runs: ScalingRuns, study: Study, folder: Path) -> Study:
         for place, run in enumerate(pending):
             shown.progress(f"run {place + 1} of {len(pending)}: {run.words}")
             try:
+                wait_for_free_nodes(runs.stack, runs.inventory, runs.nodes[: run.nodes])
                 study = study.with_run(runs.measure(run, is_first=place == 0))
             except RankliftError as error:
-                job = error.job if isinstance(error, JobFailed | RunFailed) else ""
-                study = study.with_failure(FailedRun(run, job, str(error)))
+                if isinstance(error, RunFailed) and error.measured is not None:
+                    study = study.with_run(error.measured)
+                else:
+                    job = error.job if isinstance(error, JobFailed | RunFailed) else ""
+                    study = study.with_failure(FailedRun(run, job, str(error)))
                 write_study(study, folder)
                 shown.progress(f"{run.words} failed; {kept}")
                 raise

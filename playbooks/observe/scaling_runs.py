@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from infra.inventory import Inventory, Node
 from launch.errors import GiveUpError, RankliftError
-from launch.scaling.metric_numbers import MetricReader, NoThroughput, throughput
+from launch.scaling.metric_numbers import NO_FIGURE, MetricReader, NoThroughput, throughput
 from launch.scaling.point_transport import Transport, transport_of
 from launch.scaling.scaling_plan import Run, ScalingPlan
 from launch.scaling.scaling_study import MeasuredRun
@@ -30,11 +32,16 @@ if TYPE_CHECKING:
 __all__ = ["RunFailed", "ScalingRuns"]
 
 
-class RunFailed(GiveUpError):
-    """A run's job gave no throughput; ``job`` is empty where none was created."""
+_LINE_S = 1.0
+"""Processor time that the pattern may take for one line."""
 
-    def __init__(self, job: str, reason: str) -> None:
-        self.job, self.reason = job, reason
+
+class RunFailed(GiveUpError):
+    """A run's job gave no throughput; ``job`` is empty where none was created. ``measured`` has the figures
+    of one that gives a throughput with other options."""
+
+    def __init__(self, job: str, reason: str, measured: MeasuredRun | None = None) -> None:
+        self.job, self.reason, self.measured = job, reason, measured
         super().__init__(f"job {job}: {reason}" if job else reason)
 
 
@@ -72,7 +79,10 @@ class ScalingRuns:
         began, started = time.monotonic(), time.time()
         nodes = self.nodes[: run.nodes]
         try:
-            launch_job(self.stack, self.inventory, nodes, self.job, self._options(run), self.load, handling)
+            with _with_limit():
+                launch_job(
+                    self.stack, self.inventory, nodes, self.job, self._options(run), self.load, handling
+                )
         except RankliftError:
             self._end(watch.state)
             raise
@@ -80,10 +90,8 @@ class ScalingRuns:
         if state is None:
             raise RunFailed("", "the head reported no state of the job")
         figures = reader.figures(state.ranks)
-        try:
-            value = throughput(figures, self.plan.warm_up, self.plan.basis)
-        except NoThroughput as error:
-            raise RunFailed(state.job, str(error)) from None
+        if not figures.by_rank:
+            raise RunFailed(state.job, NO_FIGURE)
         transport = self._transport(state.job, run.nodes)
         if transport.verdict == "refused" and not self.without_infiniband:
             raise RunFailed(
@@ -91,8 +99,14 @@ class ScalingRuns:
                 f"{self.inventory.size} promises InfiniBand, and the run used {transport.words}; --no-probe "
                 "measures without it",
             )
+        seconds = round(time.monotonic() - began, 3)
+        measured = MeasuredRun(run, state.job, started, seconds, figures, transport)
+        try:
+            value = throughput(figures, self.plan.warm_up, self.plan.basis)
+        except NoThroughput as error:
+            raise RunFailed(state.job, str(error), measured) from None
         output.progress(f"{run.words}: {value:.4g} ({transport.words}), job {state.job}")
-        return MeasuredRun(run, state.job, started, round(time.monotonic() - began, 3), figures, transport)
+        return measured
 
     def _options(self, run: Run) -> LaunchOptions:
         """Return the options of a run: a probe that is asked for is one of several nodes."""
@@ -140,4 +154,27 @@ class _Watch:
                 output.progress(f"job {event.state.job} QUEUED: {event.state.reason}".removesuffix(": "))
             self.state = event.state
         elif isinstance(event, LogLine) and event.rank is not None and event.stream != "notice":
-            self._reader.feed(event.rank, event.data)
+            self._feed(event.rank, event.data)
+
+    def _feed(self, rank: int, line: bytes) -> None:
+        """Search a line; a pattern may take for ever (``(a+)+b``)."""
+        signal.setitimer(signal.ITIMER_VIRTUAL, _LINE_S)
+        try:
+            self._reader.feed(rank, line)
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+
+@contextmanager
+def _with_limit() -> Iterator[None]:
+    """Have :class:`RunFailed` raised where a line takes the pattern too long."""
+
+    def on_time(_number: int, _frame: object) -> None:
+        problem = f"--metric took longer than {_LINE_S:g} s for one line: give a simpler pattern"
+        raise RunFailed("", problem)
+
+    before = signal.signal(signal.SIGVTALRM, on_time)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGVTALRM, before)

@@ -11,12 +11,13 @@ from typing import Any, cast
 import pytest
 
 from infra.inventory import Inventory, Node
+from infra.scale_plan import Use
 from launch.client.events import Event, JobState, StateChange
 from launch.errors import RetryError
 from launch.health.bandwidth_programs import program_of
 from launch.job.plan import JobPlan
 from playbooks.check import bandwidth_jobs
-from playbooks.check.alone import alone, refuse_beside_check
+from playbooks.check.alone import alone, refuse_beside_check, wait_for_free_nodes
 from playbooks.check.bandwidth_jobs import BandwidthJobs, NodesTaken
 from playbooks.project import Stack
 from playbooks.ssh.connection import Cluster
@@ -49,6 +50,15 @@ def test_a_second_check_here_is_refused_by_the_firsts_process(stack: Stack) -> N
         pytest.fail("both measure")
     with alone(stack):
         pass  # the first has ended
+
+
+def test_a_measurement_of_scaling_is_named_to_a_check(stack: Stack) -> None:
+    with (
+        alone(stack, "scaling"),
+        pytest.raises(RetryError, match=r"^stack dev: another `fab scaling` measures it \(process "),
+        alone(stack),
+    ):
+        pytest.fail("both measure")
 
 
 def test_a_check_that_failed_leaves_no_lock(stack: Stack) -> None:
@@ -131,3 +141,31 @@ def test_a_job_of_the_round_before_that_still_gives_back_its_slots_does_not(
     assert len(head.submitted) == 2
     assert "QUEUED" in second.problem  # this head ran none
     assert head.cancelled == []
+
+
+@pytest.mark.parametrize("looks", [1, 3])
+def test_a_job_that_has_just_ended_is_waited_for(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
+    seen: list[tuple[str, ...]] = []
+
+    def uses(_: Stack, inventory: Inventory) -> dict[str, Use]:
+        seen.append(tuple(node.name for node in inventory.nodes))
+        return {"node000000": Use(jobs=("train-1",) if len(seen) < looks else ())}
+
+    monkeypatch.setattr("playbooks.nodes.busy.uses", uses)
+    monkeypatch.setattr("playbooks.check.alone._AGAIN_S", 0.0)
+    wait_for_free_nodes(stack, INVENTORY, NODES[:1])
+    assert seen == looks * [("node000000",)]
+
+
+def test_a_job_that_goes_on_is_named_with_its_nodes(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = {name: Use(jobs=("train-1",)) for name in PAIR}
+    monkeypatch.setattr("playbooks.nodes.busy.uses", lambda *_: both)
+    monkeypatch.setattr("playbooks.check.alone._FREE_S", 0.0)
+    monkeypatch.setattr("playbooks.check.alone._AGAIN_S", 0.0)
+    with pytest.raises(
+        RetryError,
+        match=r"^stack dev: train-1 on node\[000000-000001\]: a run beside another job .*`fab wait",
+    ):
+        wait_for_free_nodes(stack, INVENTORY, NODES)

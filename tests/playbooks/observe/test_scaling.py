@@ -6,9 +6,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -16,9 +17,12 @@ from infra.arm.errors import AzureRefused
 from infra.inventory import INVENTORY_FILE, Inventory, Node
 from infra.preflight.prices import Prices
 from launch.errors import GiveUpError, InputError
-from launch.scaling.scaling_study import Study
+from launch.scaling.scaling_plan import Run, ScalingPlan
+from launch.scaling.scaling_study import MeasuredRun, Study
+from playbooks.observe import scaling
 from playbooks.observe.scaling import largest_price
 from playbooks.observe.scaling_files import earlier_study, write_study
+from playbooks.observe.scaling_runs import RunFailed
 from playbooks.project import Stack
 from tests.launch.scaling.studies import PLAN, SUBJECT, study
 from tests.playbooks.typed import write_project
@@ -144,3 +148,40 @@ def test_the_largest_points_price_is_known_or_said_to_be_unknown(
     monkeypatch.setattr("infra.preflight.prices.vm_prices", prices)
     found = largest_price(Stack("dev", tmp_path, {}), SAVED, 4)
     assert found.startswith(says)
+
+
+class Runs:
+    """Runs of which each ends as a test says, on nodes that nobody else uses."""
+
+    def __init__(self, folder: Path, plan: ScalingPlan, ends: Sequence[MeasuredRun | RunFailed]) -> None:
+        self.stack, self.inventory, self.nodes, self.plan = Stack("dev", folder, {}), SAVED, NODES, plan
+        self._ends = iter(ends)
+
+    def push(self) -> None:
+        pass
+
+    def measure(self, _: Run, *, is_first: bool) -> MeasuredRun:
+        end = next(self._ends)
+        if isinstance(end, RunFailed):
+            raise end
+        return end
+
+
+def test_figures_of_a_run_that_needs_other_options_are_kept_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scaling, "wait_for_free_nodes", lambda *_: None)
+    whole = study({1: [100.0], 2: [190.0]})
+    plan = replace(whole.plan, basis=None)
+    ends = [RunFailed("train-1-0", "give --of rank or --of job", whole.runs[0])]
+    with pytest.raises(RunFailed):
+        scaling._measure(cast("Any", Runs(tmp_path, plan, ends)), Study(plan, SUBJECT), tmp_path)
+    kept = earlier_study(tmp_path, plan, SUBJECT, resume=True)
+    assert kept is not None
+    assert (kept.runs, kept.failures) == (whole.runs[:1], ())
+    with pytest.raises(GiveUpError, match="job train-1-0, repeat 1 on 1 node: 1 of 8 ranks printed"):
+        scaling._check_figures(kept)  # the next run would end like this one
+    continued = earlier_study(tmp_path, replace(plan, basis="job"), SUBJECT, resume=True)
+    assert continued is not None
+    scaling._check_figures(continued)
+    assert continued.plan.runs(continued.done) == [Run(0, 2)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -35,6 +36,7 @@ class Bench:
         self.end: Exception | None = None
         self.transport = INFINIBAND
         self.cancelled: list[str] = []
+        self.plan = PLAN
         self.handling: Handling | None = None
         self.stack = Stack("dev", folder, {})
 
@@ -61,7 +63,7 @@ class Bench:
             *(self.stack, inventory, (), ANYTHING),
             options=LaunchOptions(Flags(probe=True), None, Storage(None), {}),
             load=ANYTHING,
-            plan=replace(PLAN, warm_up=1),
+            plan=replace(self.plan, warm_up=1),
             without_infiniband=without_infiniband,
         )
         return runs.measure(Run(0, nodes), is_first=is_first)
@@ -121,6 +123,29 @@ def test_a_run_without_figures_fails_by_its_jobs_name(bench: Bench) -> None:
     with pytest.raises(RunFailed, match=r"^job t-1: no rank printed more than 1 figure") as caught:
         bench.measure()
     assert caught.value.job == "t-1"
+    bench.events = [line(b"nothing here"), job("SUCCEEDED")]
+    with pytest.raises(RunFailed, match=r"^job t-1: no rank printed a figure") as caught:
+        bench.measure()
+    assert caught.value.measured is None
+
+
+def test_figures_that_other_options_give_a_throughput_are_kept(bench: Bench) -> None:
+    bench.plan = replace(PLAN, basis=None)
+    bench.events = [*LINES, job("SUCCEEDED")]
+    with pytest.raises(RunFailed, match="give --of rank or --of job") as caught:
+        bench.measure()
+    assert caught.value.measured is not None
+    assert caught.value.measured.figures.by_rank == {0: (5.0, 90.0, 100.0, 110.0)}
+
+
+def test_a_pattern_that_takes_too_long_for_a_line_ends_the_run_and_its_job(bench: Bench) -> None:
+    bench.plan = replace(PLAN, pattern="(a+)+(b)")
+    bench.events = [job("RUNNING"), line(b"a" * 60)]
+    begun = time.process_time()
+    with pytest.raises(RunFailed, match="--metric took longer than 1 s for one line"):
+        bench.measure()
+    assert time.process_time() - begun < 10
+    assert bench.cancelled == ["t-1"]
 
 
 def test_tcp_where_infiniband_is_promised_fails_unless_it_is_done_without(bench: Bench) -> None:
