@@ -22,9 +22,16 @@ TETHER_S = 2.5 * NODE_SILENT_S
 """Silence of the supervisor after which a runner ends its ranks by itself. Longer than the supervisor waits
 for a runner: the side that can report the reason decides first."""
 
-SAMPLE_S = 1.0
-"""Interval of a runner's samples, and the time from the ranks' start until the first is prepared."""
-SAMPLE_FIRST_S = SAMPLE_S / 4
+SAMPLE_AGE_S = 1.0
+"""Age that a node's newest sample has at most when it is read on the head, at any time."""
+SAMPLE_S = 0.6 * SAMPLE_AGE_S
+"""Interval of a runner's samples."""
+SAMPLE_WRITE_S = 0.2 * SAMPLE_AGE_S
+"""Shortest time between two versions of the newest samples on the head. What this and the interval leave of
+the age is for the way to the head, and for a runner and a head that have more to do."""
+SAMPLE_BEGIN_S = 1.0
+"""Time from the ranks' start until the first sample is prepared: a short job has none."""
+SAMPLE_FIRST_S = 0.25
 """Time from there to the first sample, whose rates are since then."""
 SAMPLE_GPUS_S = 5.0
 """Time from there to the start of the process that queries GPUs: a short job loads no driver for it."""

@@ -66,7 +66,7 @@ class Attempt:
     def __init__(self, order: LaunchOrder, job_state: JobState) -> None:
         plan = order.plan
         self._order, self._plan = order, plan
-        self._begun = self._last_beat = self._last_tick = time.monotonic()
+        self._begun = self._last_beat = self._last_tick = self._samples_due = time.monotonic()
         self._ranks = RankStates(plan["nodes"])
         self._barrier = StartBarrier(plan, self._begun)
         self._shutdown = Shutdown(plan["grace_s"])
@@ -195,12 +195,13 @@ class Attempt:
         mpirun_exits = self._pool.mpirun is not None and not (
             self._pool.open_channels or self._output.is_open
         )
-        for key, _ in self._pool.selector.select(_EXIT_POLL if mpirun_exits else _TICK):
+        wait_s = max(0.0, min(_TICK, self._samples_due - time.monotonic()))
+        for key, _ in self._pool.selector.select(_EXIT_POLL if mpirun_exits else wait_s):
             self._on_readable(key)
         self._pool.flush()
         self._start_runners()
         now = time.monotonic()
-        self._events.write_samples(now)
+        self._samples_due = self._events.write_samples(now)
         failure = self._shutdown.failures.settled(now)
         if failure is not None and self._shutdown.outcome is None:
             self._apply(Stop(failure))

@@ -121,10 +121,9 @@ class RunnerEvents:
         if not self.taken:
             self._job_state.set_ending()
 
-    def write_samples(self, now: float) -> None:
-        """Write what of the samples is due."""
-        if self._samples is not None:
-            self._samples.write_due(now)
+    def write_samples(self, now: float) -> float:
+        """Write what of the samples is due; return the time of the next file, infinite without one."""
+        return float("inf") if self._samples is None else self._samples.write_due(now)
 
     def close_samples(self) -> None:
         """Write the samples for the last time."""

@@ -21,7 +21,7 @@ __all__ = ["CONTENT_TYPE", "STALE_S", "exposition"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 STALE_S = 15.0
-"""Age from which a sample is left out: a runner sends one every second."""
+"""Age from which a sample is left out: a runner sends more than one a second."""
 _LABEL_LENGTH = 128
 """Most characters of a label's value: names of jobs and metrics are the user's."""
 

@@ -110,9 +110,10 @@ class Loop:
             poll.register(fd, select.POLLIN)
         if self._debug is not None:
             poll.register(self._debug.fd, select.POLLIN)
+        due = self._sample_at or float("inf")
         if any(outlet.size for outlet in self._outlets()):
-            wait_ms = max(0, min(wait_ms, int(1000 * (self._sent + _GATHER - time.monotonic())) + 1))
-        ready = {fd for fd, _ in poll.poll(wait_ms)}
+            due = min(due, self._sent + _GATHER)
+        ready = {fd for fd, _ in poll.poll(max(0, min(wait_ms, 1000 * (due - time.monotonic()))))}
         if self._wake in ready:
             os.read(self._wake, _CHUNK)
         for rank in self.ranks:
@@ -255,7 +256,7 @@ class Loop:
         """Send STARTED, and samples from then on until the last rank has ended."""
         started: Started = {"pids": pids}
         self._send(frames.STARTED, started)
-        self._sampled, self._sample_at = spec, time.monotonic() + timing.SAMPLE_S
+        self._sampled, self._sample_at = spec, time.monotonic() + timing.SAMPLE_BEGIN_S
 
     def _take_sample(self, spec: RunnerSpec, now: float) -> float | None:
         """Send a sample of the ranks that run; return the time of the next, None where no rank runs."""

@@ -23,7 +23,7 @@ __all__ = [
 SILENT_S = 30.0
 """Silence of a rank that has printed before."""
 STALE_S = 5.0
-"""Age of a node's newest sample: five were missed."""
+"""Age of a node's newest sample: several were missed."""
 SLOW_SHARE = 0.2
 """Part by which a node's rate is below the median of all."""
 MEMORY_SHARE = 0.95

@@ -6,10 +6,10 @@ long the job runs on 300 nodes of eight ranks; a full disk loses samples, never 
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import suppress
 
+from launch.remote.base import timing
 from launch.remote.base.files import replace_file
 from launch.remote.base.frames import ProtocolError
 from launch.remote.sample import stored_samples
@@ -24,15 +24,13 @@ if TYPE_CHECKING:
 
 __all__ = ["SampleRecorder"]
 
-_LIVE_S = 0.5
-"""Shortest time between two versions of samples.json."""
-_GATHER_S = 0.2
-"""Time from the first sample to the file, in which the other nodes' samples come."""
+_GATHER_S = 0.05
+"""Time from the first sample to the file, in which samples that come together get into one version."""
 _HISTORY_S = 10.0
 """Shortest time between two versions of history.json."""
 _SHARE = 8.0
-"""Shortest interval of a file in times that its last version took: large files take long, and the supervisor
-has more to do."""
+"""Shortest interval of a file in times that its last version took: one that takes long, on a slow disk or of
+many nodes, is renewed less often, for the supervisor has more to do."""
 
 
 class SampleRecorder:
@@ -66,13 +64,14 @@ class SampleRecorder:
         if self._live_at is None:
             self._live_at = max(time.monotonic() + _GATHER_S, self._live_from)
 
-    def write_due(self, now: float) -> None:
-        """Write what is due at ``now``, by the monotonic clock."""
+    def write_due(self, now: float) -> float:
+        """Write what is due at ``now``, by the monotonic clock; return when the next file is."""
         if self._live_at is not None and now >= self._live_at:
             self._live_at = None
-            self._live_from = now + max(_LIVE_S, _SHARE * self._write_live())
+            self._live_from = now + max(timing.SAMPLE_WRITE_S, _SHARE * self._write_live())
         if now >= self._history_from:
             self._history_from = now + max(_HISTORY_S, _SHARE * self._write_history())
+        return self._history_from if self._live_at is None else min(self._live_at, self._history_from)
 
     def close(self) -> None:
         """Write both files at the launch's end."""
@@ -83,8 +82,7 @@ class SampleRecorder:
     def _write_live(self) -> float:
         """Write the newest samples; return the seconds that it took."""
         begun = time.monotonic()
-        text = json.dumps(self._samples.live, separators=(",", ":"))
-        self._write(stored_samples.LIVE, text.encode())
+        self._write(stored_samples.LIVE, self._samples.as_json())
         return time.monotonic() - begun
 
     def _write_history(self) -> float:

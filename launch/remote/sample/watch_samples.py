@@ -25,7 +25,7 @@ __all__ = ["WatchAnswer", "shortened", "watch"]
 
 _POLL_S = 0.1
 _LEAST_S = 0.5
-"""Least pause between two answers: the samples are written twice a second at most."""
+"""Least pause between two answers: a screen need not change more often."""
 _PAUSES_PER_WORK = 20
 """A pause is so many times as long as the processor worked for the answer before, which is 0.02 s for 300
 nodes with 2400 ranks, and 0.05 s with their history: a watcher takes a twentieth of a processor at most."""

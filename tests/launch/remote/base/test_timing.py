@@ -67,6 +67,13 @@ COUPLINGS: dict[str, tuple[float, dict[str, str]]] = {
             "WATCH_AGAIN_S": "a silence is shown before a new connection ends it",
         },
     ),
+    "SAMPLE_AGE_S": (
+        2.0,
+        {
+            "SAMPLE_S": "a sample is as old as the interval before the next one comes",
+            "SAMPLE_WRITE_S": "and waits for the next version of its file",
+        },
+    ),
     "AGENT_CONNECT_S": (15, {"AGENT_ANSWER_S": "agents are waited for until ssh has given up"}),
 }
 """By limit: another value, and each one that has to move with it, with the reason."""
@@ -112,6 +119,10 @@ def test_the_limits_are_those_that_were_measured() -> None:
     assert (timing.PUSH_SILENT_S, timing.PUSH_STALL_S, timing.COLLECT_SILENT_S) == (20.0, 60.0, 60.0)
     assert (timing.SUPERVISOR_END_S, timing.HEAD_GONE_S, timing.CANCEL_STEP_S) == (30.0, 120.0, 45.0)
     assert (timing.NODES_ANSWER_S, timing.UNFIT_TOGETHER_S, timing.MPI_ANSWER_S) == (12.0, 12.0, 20.0)
+
+
+def test_a_sample_that_is_written_as_late_as_may_be_is_young_enough() -> None:
+    assert timing.SAMPLE_S + timing.SAMPLE_WRITE_S <= 0.85 * timing.SAMPLE_AGE_S
 
 
 def test_every_ssh_client_has_the_same_options() -> None:
