@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from launch.durations import span as duration
 from launch.nodeset import fold
 from launch.report.facts import JobFacts, mean, usual
+from launch.report.goodput import NO_STEP
 
 __all__ = ["advise"]
 
@@ -145,7 +146,7 @@ def _slow_nodes(facts: JobFacts) -> _Found:
 
 
 def _no_steps(facts: JobFacts) -> _Found:
-    if facts.goodput is None and facts.history is not None and facts.seconds_in("run") >= _RUN_S:
+    if facts.unknown == NO_STEP and facts.seconds_in("run") >= _RUN_S:
         yield (
             0.0,
             "its lines show no step: how much of its time trained is unknown; print step=N, or name a "

@@ -38,6 +38,8 @@ class JobFacts:
     spans: tuple[PhaseSpan, ...]
     history: History | None
     goodput: Goodput | None
+    unknown: str
+    """Why goodput is unknown; empty where it is known."""
     nodes: tuple[NodeFigures, ...]
     """Of the nodes that were sampled, by name."""
     flags: tuple[str, ...]
@@ -59,11 +61,13 @@ class JobFacts:
 def collect_facts(report: JobReport, history: History | None, flags: Iterable[str], now: float) -> JobFacts:
     """Return the facts of a job; ``history`` is None where nothing was sampled."""
     spans = timeline(report.state, report.events, now)
+    measured = measure_goodput(spans, history)
     return JobFacts(
         report=report,
         spans=spans,
         history=history,
-        goodput=measure_goodput(spans, history),
+        goodput=None if isinstance(measured, str) else measured,
+        unknown=measured if isinstance(measured, str) else "",
         nodes=() if history is None else tuple(_figures(history)),
         flags=tuple(flags),
         now=now,

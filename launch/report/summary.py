@@ -7,10 +7,8 @@ from launch.remote.base.messages import size
 from launch.report.advice import advise
 from launch.report.facts import JobFacts
 
-__all__ = ["NO_STEPS", "goodput_text", "summary"]
+__all__ = ["goodput_text", "summary"]
 
-NO_STEPS = "unknown: no metric `step`"
-NO_SAMPLES = "unknown: nothing was sampled"
 _WIDTH = 20
 
 
@@ -34,7 +32,7 @@ def goodput_text(facts: JobFacts) -> str:
     """Return goodput in one line, or why it is unknown."""
     goodput = facts.goodput
     if goodput is None:
-        return NO_SAMPLES if facts.history is None else NO_STEPS
+        return f"unknown: {facts.unknown}"
     words = [
         f"{100 * goodput.share:.0f} %: {duration(goodput.kept_s)} of {duration(goodput.total_s)} in steps "
         "that were kept"

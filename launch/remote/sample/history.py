@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from launch.remote.sample.live_samples import finite
+from launch.remote.sample.step_count import StepCount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,9 +89,14 @@ class HistoryRecorder:
             "first_step_at": None,
             "last_step": None,
             "last_step_at": None,
+            "has_epochs": False,
+            "epoch_steps": None,
+            "first_epoch": None,
+            "last_epoch": None,
             "checkpoints": 0,
             "checkpoint_s": 0.0,
         }
+        self._step_count = StepCount(self._steps)
         self._attempts = [*self._attempts, self._steps][-_ATTEMPTS:]
 
     def _go_on(self, before: History) -> None:
@@ -110,26 +116,25 @@ class HistoryRecorder:
             for name, value in _figures(one):
                 self._series(node, name).add(value)
         for rank in sample["ranks"]:
-            for name, text in rank["metrics"].items():
-                number = finite(text)
-                if number is not None:
-                    series = self._nodes.get(node, {})
-                    if f"metric:{name}" in series or len(series) < _SERIES:
-                        self._series(node, f"metric:{name}").add(number)
-                    self._add_metric(rank, name, number, now)
+            self._add_metrics(node, rank, now)
 
-    def _add_metric(self, rank: RankSample, name: str, value: float, now: float) -> None:
-        steps = self._steps
-        if name == "step":
-            if steps["first_step"] is None:
-                steps["first_step"], steps["first_step_at"] = value, now
-            if steps["last_step"] is None or value > steps["last_step"]:
-                steps["last_step"], steps["last_step_at"] = value, now
-        elif name == "checkpoint_s":
-            count, seconds = self._checkpoints.get(rank["rank"], (0, 0.0))
-            self._checkpoints[rank["rank"]] = count + 1, seconds + value
-            count, seconds = self._checkpoints[min(self._checkpoints)]
-            steps["checkpoints"], steps["checkpoint_s"] = count, round(seconds, 3)
+    def _add_metrics(self, node: str, rank: RankSample, now: float) -> None:
+        numbers = {name: finite(text) for name, text in rank["metrics"].items()}
+        series = self._nodes.get(node, {})
+        for name, number in numbers.items():
+            if number is not None and (f"metric:{name}" in series or len(series) < _SERIES):
+                self._series(node, f"metric:{name}").add(number)
+        step, seconds = numbers.get("step"), numbers.get("checkpoint_s")
+        if step is not None:
+            self._step_count.add(rank["rank"], step, numbers.get("epoch"), now)
+        if seconds is not None:
+            self._add_checkpoint(rank["rank"], seconds)
+
+    def _add_checkpoint(self, rank: int, seconds: float) -> None:
+        count, before = self._checkpoints.get(rank, (0, 0.0))
+        self._checkpoints[rank] = count + 1, before + seconds
+        count, all_seconds = self._checkpoints[min(self._checkpoints)]
+        self._steps["checkpoints"], self._steps["checkpoint_s"] = count, round(all_seconds, 3)
 
     def _series(self, node: str, name: str) -> _Series:
         its = self._nodes.setdefault(node, {})

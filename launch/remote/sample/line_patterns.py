@@ -47,6 +47,7 @@ KNOWN = {
         ("[", r"(?<!epoch )(?<!epoch: )\[\s*(\d+)/\d+\]"),
     ),
     "loss": (("loss", rf"(?<![\w-])(?:train(?:ing)?[_ ]|lm )?loss{_IS}['\"]?{_NUMBER}"),),
+    "epoch": (("epoch", r"(?<![\w-])(?<!per )epoch[\s:=#\[('\"]{1,12}(\d+(?:\.\d+)?)(?!\w)"),),
     "samples_per_s": (
         ("/s", rf"(?<![\w.]){_NUMBER}\s*{_ITEM}\s*/\s*s(?:ec)?\b"),
         ("per second", rf"(?<![\w.]){_NUMBER}\s*{_ITEM} per second\b"),
@@ -173,7 +174,7 @@ class PatternSearch:
             if place < len(self._patterns[name]):
                 del self._patterns[name][place]
             self._warn(
-                f"metric {name}: its pattern took longer than {SEARCH_S:g} s for the lines of one second, "
+                f"metric {name}: its pattern took longer than {SEARCH_S:g} s for the lines of one sample, "
                 "and is not searched any more: make it simpler"
             )
         return found

@@ -1,4 +1,4 @@
-"""Types of what a job's nodes and ranks use and print, sampled every second while its ranks run.
+"""Types of what a job's nodes and ranks use and print, sampled as long as its ranks run.
 
 A runner sends a :class:`Sample`, of whole numbers and text, for frames are bencoded. The head keeps the
 newest of each node and rank as :class:`Live` (samples.json), and the job's course as :class:`History`
@@ -110,7 +110,7 @@ class LiveRank(TypedDict):
 
 
 class Live(TypedDict):
-    """samples.json: replaced at most twice a second, and at the end of each launch."""
+    """samples.json: replaced at most five times a second, and at the end of each launch."""
 
     time: float
     attempt: int
@@ -130,7 +130,15 @@ class AttemptSteps(TypedDict):
     """None without such a metric."""
     first_step_at: float | None
     last_step: float | None
+    """Where steps begin again in each epoch, that of the last epoch with those of the ones before."""
     last_step_at: float | None
+    has_epochs: bool
+    """Whether steps began again within the launch."""
+    epoch_steps: float | None
+    """Steps of its longest epoch."""
+    first_epoch: float | None
+    """Metric ``epoch`` of the first step, and of the last; None without such a metric."""
+    last_epoch: float | None
     checkpoints: int
     checkpoint_s: float
     """Sum of the metric ``checkpoint_s`` of the rank with the lowest number that prints one."""

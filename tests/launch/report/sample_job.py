@@ -41,6 +41,10 @@ def attempt(
         "first_step_at": None if steps is None else START + times[0],
         "last_step": last,
         "last_step_at": None if steps is None else START + times[1],
+        "has_epochs": False,
+        "epoch_steps": last,
+        "first_epoch": None,
+        "last_epoch": None,
         "checkpoints": 0,
         "checkpoint_s": 0.0,
     }

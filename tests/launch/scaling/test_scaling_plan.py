@@ -47,7 +47,7 @@ def test_wrong_numbers_of_nodes_are_refused(text: str, says: str) -> None:
     [
         (
             "rate",
-            "has no group for the figure; give one of checkpoint_s, loss, samples_per_s, speed, step",
+            "has no group for the figure; give one of checkpoint_s, epoch, loss, samples_per_s, speed, step",
         ),
         ("(a)(b)", "has 2 groups"),
         ("(", "is not a regular expression"),

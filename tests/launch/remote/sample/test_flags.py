@@ -66,6 +66,10 @@ def history(series: str = "cpu", /, *, started: float = 100.0, **values: Any) ->
                 "first_step_at": None,
                 "last_step": None,
                 "last_step_at": None,
+                "has_epochs": False,
+                "epoch_steps": None,
+                "first_epoch": None,
+                "last_epoch": None,
                 "checkpoints": 0,
                 "checkpoint_s": 0.0,
             }
