@@ -1,4 +1,5 @@
-"""Whole numbers as users write them: one parser for options, job files and settings, each with its bounds.
+"""Whole numbers as users write them, and numbers as they are shown: one parser for options, job files and
+settings, each with its bounds.
 
 Python's own ``int`` takes Arabic digits and ``1_000`` as well, and raises an error of its own, or takes
 minutes, for thousands of digits.
@@ -6,11 +7,12 @@ minutes, for thousands of digits.
 
 from __future__ import annotations
 
+import math
 import re
 
 from launch.errors import InputError
 
-__all__ = ["MOST", "bounded", "counted", "shown", "whole"]
+__all__ = ["MOST", "axis_top", "bounded", "counted", "shown", "whole"]
 
 MOST = 1_000_000
 """A bound above any count here: nodes, processes, restarts."""
@@ -71,6 +73,19 @@ def bounded(
     if number > high:
         raise InputError(key, shown(text, number), f"must be at most {high}", remedy)
     return number
+
+
+def axis_top(value: float) -> float:
+    """Return the top of an axis for values up to ``value``: the least of 1, 1.2, 1.5, 2, 2.5, 4, 5 or 8 times
+    a power of ten that is not below; 1 for what is not above 0, or not finite.
+
+    >>> [axis_top(value) for value in (0.93, 1.01, 41.0, 870, 2100, 9.1e9, 0.0, math.inf)]
+    [1.0, 1.2, 50.0, 1000.0, 2500.0, 10000000000.0, 1.0, 1.0]
+    """
+    if not 0 < value < math.inf:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in (1, 1.2, 1.5, 2, 2.5, 4, 5, 8, 10, 20) if step * power >= value)
 
 
 def counted(number: int, noun: str) -> str:

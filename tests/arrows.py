@@ -206,7 +206,9 @@ ARROWS: dict[str, set[str]] = {
         *("launch.remote.base", "launch.remote.debug.debug_child", "launch.remote.node.runtimes"),
         "launch.remote.sample",
     },
-    "launch.remote.sample": {"launch.remote.base", "launch.remote.health.sysfs"},
+    "launch.remote.sample": {
+        *("launch.remote.base", "launch.remote.health.nvml_library", "launch.remote.health.sysfs"),
+    },
     "launch.remote.probe": {"launch.remote.base", "launch.remote.log", "launch.remote.mpi"},
     "launch.remote.node.runtimes": {"launch.remote.base", "launch.remote.mpi", "launch.remote.node"},
     "launch.remote.collect": {"launch.remote.base", "launch.remote.head.runners.node_command"},

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from launch.durations import span as duration
+from launch.numbers import axis_top
 from launch.remote.base.messages import size
 from launch.remote.sample.sample_records import History, Series
 from launch.report.timeline import PhaseSpan
@@ -93,7 +94,7 @@ def rate_chart(history: History) -> Chart | None:
         return None
     stride = math.ceil(sum(len(values) for values in rates.values()) / _POINTS)
     rates = {node: values[::stride] for node, values in rates.items()}
-    top = _ceiling(max(one for values in rates.values() for one in values if one is not None))
+    top = axis_top(max(one for values in rates.values() for one in values if one is not None))
     lines = tuple(
         Line(node, number % _COLOURS, tuple(_pieces(values, top)))
         for number, (node, values) in enumerate(sorted(rates.items()))
@@ -117,7 +118,7 @@ def band_charts(history: History) -> tuple[Chart, ...]:
         highest = max((max(column) for column in columns if column), default=None)
         if highest is None:
             continue
-        top = limit or _ceiling(highest)
+        top = limit or axis_top(highest)
         charts.append(Chart(title, _amount(top, unit), _end(history), bands=tuple(_bands(columns, top))))
     return tuple(charts)
 
@@ -171,18 +172,6 @@ def _bands(columns: Sequence[Sequence[float]], top: float) -> list[Band]:
 
 def _points(points: Sequence[tuple[float, float]], top: float) -> str:
     return " ".join(f"{x:.0f},{HEIGHT * (1 - max(0.0, min(value, top)) / top):.1f}" for x, value in points)
-
-
-def _ceiling(value: float) -> float:
-    """Return the next larger number of one or two digits that reads well.
-
-    >>> [_ceiling(value) for value in (0.0, 0.37, 41.0, 184.0, 9.1e9)]
-    [1.0, 0.4, 50.0, 200.0, 10000000000.0]
-    """
-    if not 0 < value < math.inf:
-        return 1.0
-    unit = 10.0 ** math.floor(math.log10(value))
-    return float(f"{math.ceil(value / unit) * unit:.6g}")
 
 
 def _amount(value: float, unit: str) -> str:

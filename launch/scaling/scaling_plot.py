@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from launch.numbers import axis_top
 from launch.scaling.published_lines import PublishedLine
 from launch.scaling.scaling_verdict import Analysis
 
@@ -88,7 +89,7 @@ def _throughput(analysis: Analysis, metric: str) -> Panel:
     points = analysis.points
     base = points[0]
     linear = [(point.nodes, base.median * point.nodes / base.nodes) for point in points]
-    top = _above(max(*(point.high for point in points), *(value for _, value in linear)))
+    top = axis_top(max(*(point.high for point in points), *(value for _, value in linear)))
     scale = _Scale(points[0].nodes, points[-1].nodes, top)
     return Panel(
         title=metric,
@@ -117,7 +118,7 @@ def _efficiency(analysis: Analysis, published: Sequence[PublishedLine]) -> Panel
     placed = list(zip(analysis.ranks, analysis.points, strict=True))
     counts = sorted({*analysis.ranks, *(count for line in published for count, _ in line.points)})
     highest = max(1.0, *(point.efficiency_high for point in analysis.points))
-    scale = _Scale(counts[0], counts[-1], _above(highest))
+    scale = _Scale(counts[0], counts[-1], axis_top(highest))
     lines = [scale.line("linear", "linear", [(counts[0], 1.0), (counts[-1], 1.0)])]
     lines += [scale.line("published", line.name, line.points) for line in published]
     lines.append(scale.line("measured", "measured", [(ranks, point.efficiency) for ranks, point in placed]))
@@ -139,16 +140,6 @@ def _efficiency(analysis: Analysis, published: Sequence[PublishedLine]) -> Panel
             for ranks, point in placed
         ),
     )
-
-
-def _above(value: float) -> float:
-    """Return the least of 1, 2, 2.5, 4, 5 or 8 times a power of ten, or of 1.2 times, that is not below.
-
-    >>> _above(0.93), _above(1.01), _above(2100), _above(870)
-    (1.0, 1.2, 2500.0, 1000.0)
-    """
-    power = 10.0 ** math.floor(math.log10(value))
-    return next(step * power for step in (1, 1.2, 1.5, 2, 2.5, 4, 5, 8, 10) if step * power >= value)
 
 
 def _tick(value: float) -> str:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import subprocess
 import sys
 
 from launch.remote.health.ib_ports import read_ports
-from launch.remote.health.sysfs import read_number
+from launch.remote.health.sysfs import DATA_WORD, read_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from launch.remote.debug.debug_records import GpuState, PortTraffic
 
-__all__ = ["PortCounters", "gpu_states", "has_gpus", "print_gpus"]
+__all__ = ["PortCounters", "gpu_states", "print_gpus"]
 
 _CLASS = "/sys/class/infiniband"
-_WORD = 4
-"""Bytes of a unit of port_xmit_data and port_rcv_data (Documentation/ABI/stable/sysfs-class-infiniband)."""
 _MAIN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "__main__.py")
 
 
@@ -43,15 +40,10 @@ class PortCounters:
             if port.link_layer != "InfiniBand":
                 continue
             received, sent = self._read(port.device, port.number)
-            carried = max(0, received - before[0]) * _WORD, max(0, sent - before[1]) * _WORD
+            carried = max(0, received - before[0]) * DATA_WORD, max(0, sent - before[1]) * DATA_WORD
             state = port.state.partition(": ")[2] or port.state
             found.append({"name": port.name, "state": state, "received": carried[0], "sent": carried[1]})
         return found
-
-
-def has_gpus() -> bool:
-    """Return whether the node has NVIDIA's driver."""
-    return bool(glob.glob("/dev/nvidia[0-9]*"))
 
 
 def gpu_states(seconds: float) -> tuple[list[GpuState], str]:

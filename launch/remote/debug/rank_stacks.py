@@ -12,7 +12,7 @@ import time
 
 from launch.remote.base import frames, processes, timing
 from launch.remote.debug.debug_records import NodeFacts, ProcessFacts
-from launch.remote.debug.device_state import PortCounters, gpu_states, has_gpus, print_gpus
+from launch.remote.debug.device_state import PortCounters, gpu_states, print_gpus
 from launch.remote.debug.flight_record import read_record, request_record
 from launch.remote.debug.nccl_ras import ADDRESS, NoRas, RasError, ask_ras
 from launch.remote.debug.process_state import (
@@ -24,6 +24,7 @@ from launch.remote.debug.process_state import (
     unsent_of,
 )
 from launch.remote.debug.python_stacks import PySpy
+from launch.remote.health.sysfs import has_nvidia_driver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _collect(order: DebugOrder) -> NodeFacts:
         "ras": [],
         "problems": problems,
     }
-    if order["node"] and has_gpus():
+    if order["node"] and has_nvidia_driver():
         found["gpus"], problem = gpu_states(max(0.5, limit - time.monotonic()))
         problems += [problem] if problem else []
         found["ras"] = _ras(environs, limit, problems)

@@ -5,27 +5,14 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 
+from launch.remote.health.nvml_library import SUCCESS, Nvml, NvmlError
+
 __all__ = ["Driver", "Gpu", "read_driver"]
 
-_LIBRARY = "libnvidia-ml.so.1"
-_SUCCESS = 0
-_ERRORS = {
-    4: "NO_PERMISSION",
-    9: "DRIVER_NOT_LOADED",
-    12: "LIBRARY_NOT_FOUND",
-    13: "FUNCTION_NOT_FOUND",
-    15: "GPU_IS_LOST",
-    16: "RESET_REQUIRED",
-    18: "LIB_RM_VERSION_MISMATCH",
-    999: "UNKNOWN",
-}
 _UNCORRECTED, _VOLATILE = 1, 0
 """NVML_MEMORY_ERROR_TYPE_UNCORRECTED: double-bit errors; NVML_VOLATILE_ECC: since the driver was loaded."""
 _RECOVERY_ACTION = 230
 """NVML_FI_DEV_GET_GPU_RECOVERY_ACTION; drivers before 570 do not know it."""
-_UNKNOWN = (2, 3, 13)
-"""Codes by which a driver or a GPU does not know what is queried: INVALID_ARGUMENT, NOT_SUPPORTED,
-FUNCTION_NOT_FOUND. Any other is a GPU that does not answer."""
 
 
 class _PciInfo(ctypes.Structure):
@@ -82,31 +69,25 @@ class Driver:
     problem: str = ""
 
 
-def read_driver(library: str = _LIBRARY) -> Driver:
+def read_driver(library: str = "") -> Driver:
     """Return what the driver says of all GPUs."""
     try:
-        nvml = ctypes.CDLL(library)
-    except OSError as error:
+        nvml = Nvml(library)
+    except NvmlError as error:
         return Driver(problem=str(error))
-    status = nvml.nvmlInit_v2()
-    if status != _SUCCESS:
-        return Driver(problem=f"nvmlInit_v2: {_name(status)}")
     try:
-        count = ctypes.c_uint()
-        status = nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
-        if status != _SUCCESS:
-            return Driver(problem=f"nvmlDeviceGetCount_v2: {_name(status)}")
-        return Driver(tuple(_read_gpu(nvml, index) for index in range(count.value)))
+        return Driver(tuple(_read_gpu(nvml, index) for index in range(nvml.count())))
+    except NvmlError as error:
+        return Driver(problem=str(error))
     finally:
-        nvml.nvmlShutdown()
+        nvml.close()
 
 
-def _read_gpu(nvml: ctypes.CDLL, index: int) -> Gpu:
-    device = ctypes.c_void_p()
-    status = nvml.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(device))
-    if status != _SUCCESS:
-        return Gpu(index, error=_name(status))
-    queries = _Queries(nvml, device)
+def _read_gpu(nvml: Nvml, index: int) -> Gpu:
+    try:
+        queries = nvml.gpu(index)
+    except NvmlError as error:
+        return Gpu(index, error=str(error))
     info = _PciInfo()
     queries.call("nvmlDeviceGetPciInfo_v3", ctypes.byref(info))
     remaps = [ctypes.c_uint() for _ in range(4)]
@@ -114,9 +95,6 @@ def _read_gpu(nvml: ctypes.CDLL, index: int) -> Gpu:
     recovery = _FieldValue(fieldId=_RECOVERY_ACTION)
     knows_recovery = queries.call("nvmlDeviceGetFieldValues", ctypes.c_int(1), ctypes.byref(recovery))
     kinds = ctypes.c_int(_UNCORRECTED), ctypes.c_int(_VOLATILE)
-    clock_events = queries.ask("nvmlDeviceGetCurrentClocksEventReasons", ctypes.c_ulonglong())
-    if clock_events is None:  # its name in drivers before 535
-        clock_events = queries.ask("nvmlDeviceGetCurrentClocksThrottleReasons", ctypes.c_ulonglong())
     persistence = queries.ask("nvmlDeviceGetPersistenceMode", ctypes.c_int())
     return Gpu(
         index,
@@ -124,41 +102,12 @@ def _read_gpu(nvml: ctypes.CDLL, index: int) -> Gpu:
         uncorrected=queries.ask("nvmlDeviceGetTotalEccErrors", ctypes.c_ulonglong(), *kinds),
         remap_pending=bool(remaps[2].value) if knows_remaps else None,
         remap_failed=bool(remaps[3].value) if knows_remaps else None,
-        recovery=recovery.value[0] if knows_recovery and recovery.nvmlReturn == _SUCCESS else None,
-        clock_events=clock_events,
+        recovery=recovery.value[0] if knows_recovery and recovery.nvmlReturn == SUCCESS else None,
+        clock_events=queries.clock_events(),
         persistence=None if persistence is None else bool(persistence),
         temperature_c=queries.ask("nvmlDeviceGetTemperature", ctypes.c_uint(), ctypes.c_int(0)),
         error=queries.error,
     )
-
-
-class _Queries:
-    """Queries to the driver about one GPU; ``error`` says that the GPU stopped answering."""
-
-    def __init__(self, nvml: ctypes.CDLL, device: ctypes.c_void_p) -> None:
-        self._nvml, self._device = nvml, device
-        self.error = ""
-
-    def call(self, function: str, *arguments: object) -> bool:
-        """Return whether the function succeeded; older drivers lack some."""
-        try:
-            called = getattr(self._nvml, function)
-        except AttributeError:
-            return False
-        status = called(self._device, *arguments)
-        if status != _SUCCESS and status not in _UNKNOWN:
-            self.error = self.error or f"{function}: {_name(status)}"
-        return bool(status == _SUCCESS)
-
-    def ask(
-        self, function: str, result: ctypes.c_int | ctypes.c_uint | ctypes.c_ulonglong, *arguments: object
-    ) -> int | None:
-        """Return the number that the function stores into its last argument; None where it fails."""
-        return int(result.value) if self.call(function, *arguments, ctypes.byref(result)) else None
-
-
-def _name(status: int) -> str:
-    return f"NVML_ERROR_{_ERRORS[status]}" if status in _ERRORS else f"NVML error {status}"
 
 
 def _sysfs_address(bus_id: str) -> str:

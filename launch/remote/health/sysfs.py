@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["listed", "read_line", "read_number"]
+__all__ = ["DATA_WORD", "has_nvidia_driver", "listed", "read_line", "read_number"]
+
+DATA_WORD = 4
+"""Bytes of a unit of a port's ``port_xmit_data`` and ``port_rcv_data``
+(Documentation/ABI/stable/sysfs-class-infiniband)."""
+
+
+def has_nvidia_driver(root: str = "") -> bool:
+    """Return whether this node's kernel has NVIDIA's driver, which NVML asks."""
+    return os.path.exists(root + "/sys/module/nvidia")
 
 
 def listed(folder: str) -> list[str]:

@@ -15,9 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from launch.remote.sample.sample_records import GpuSample
 
-__all__ = ["GpuFeed", "has_nvidia_driver"]
+__all__ = ["GpuFeed"]
 
-_DRIVER = "/sys/module/nvidia"
 _MAIN = os.path.dirname(os.path.dirname(__file__)) + "/__main__.py"
 _FRESH_S = 3.0
 """Age of the newest figures from which the GPUs' are unknown."""
@@ -26,11 +25,6 @@ _HANGS_S = 60.0
 30 s to come back with eight A100 (Azure/aks-gpu#105)."""
 _LONGEST = 1 << 16
 _CHUNK = 1 << 16
-
-
-def has_nvidia_driver(root: str = "") -> bool:
-    """Return whether this node's kernel has NVIDIA's driver."""
-    return os.path.exists(root + _DRIVER)
 
 
 class GpuFeed:

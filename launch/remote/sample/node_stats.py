@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from launch.remote.health.sysfs import listed, read_number
+from launch.remote.health.sysfs import DATA_WORD, listed, read_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ __all__ = ["NodeStats", "cpu_ticks", "infiniband_files", "memory_bytes", "networ
 
 _IDLE, _IO_WAIT, _COUNTED = 3, 4, 8
 """Places in the line ``cpu`` of /proc/stat; guest time, from the ninth on, is part of user time."""
-_WORD = 4
-"""Bytes of a count in ``port_xmit_data`` and ``port_rcv_data``."""
 _LOOPBACK, _OVER_INFINIBAND = b"772", b"32"
 """Types of network devices (linux/if_arp.h, ARPHRD_*)."""
 _LISTED_S = 30.0
@@ -126,7 +124,7 @@ class NodeStats:
         net_rx, net_tx = _rates(self._network, network, seconds)
         ib_rx, ib_tx = -1, -1
         if self._infiniband:
-            ib_rx, ib_tx = (rate * _WORD for rate in _rates(self._words, words, seconds))
+            ib_rx, ib_tx = (rate * DATA_WORD for rate in _rates(self._words, words, seconds))
         self._network, self._words = network, words
         return {
             "cpu_permille": min(1000, max(0, permille)),

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from launch.remote.health.sysfs import has_nvidia_driver
 from launch.remote.sample.gpu_queries import gpu_samples
-from launch.remote.sample.gpu_stats import GpuFeed, has_nvidia_driver
+from launch.remote.sample.gpu_stats import GpuFeed
 from launch.remote.sample.sample_records import GpuSample
 from tests.launch.remote.health.test_nvml import library
 
