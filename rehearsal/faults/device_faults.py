@@ -12,7 +12,7 @@ from rehearsal.hardware.sysfs import CARRIER, COUNTERS, rate_text
 
 __all__ = ["DEVICE_FAULTS", "BrokenDevices"]
 
-DEVICE_FAULTS = ("hca", "rate", "pkey", "counter", "gpu", "xid")
+DEVICE_FAULTS = ("hca", "rate", "pkey", "counter", "gpu", "gpu-load", "xid")
 
 _GPU_STATES: dict[str, dict[str, Any]] = {
     "lost": {"lost": True},
@@ -26,6 +26,7 @@ _GPU_STATES: dict[str, dict[str, Any]] = {
     "absent": {"on_bus": False},
 }
 _REPAIRED = ("active", "healthy")
+_ALL_OF_IT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def _subject(spec: FaultSpec) -> tuple[Any, ...]:
 
 
 def _check(node: str, devices: NodeDevices, spec: FaultSpec) -> None:
-    gpus = spec.kind in {"gpu", "xid"}
+    gpus = spec.kind in {"gpu", "gpu-load", "xid"}
     count = len(devices.gpus) if gpus and devices.has_driver else 0 if gpus else len(_hcas(devices))
     what = "NVIDIA GPU" if gpus else "InfiniBand device"
     if not count:
@@ -72,6 +73,8 @@ def _check(node: str, devices: NodeDevices, spec: FaultSpec) -> None:
         raise InputError(
             "--counter", spec.counter, "no such counter", f"use one of {', '.join((*COUNTERS, CARRIER))}"
         )
+    if spec.kind == "gpu-load" and (spec.count or 0) > _ALL_OF_IT:
+        raise InputError("--count", spec.count, "is more than all of its time", "give 0 to 100, in percent")
     if spec.state == "remap" and not devices.gpus[spec.device or 0].remaps_rows:
         raise InputError("--state", "remap", f"GPUs of {node} do not remap rows", "use ecc")
 
@@ -86,9 +89,10 @@ def _apply(devices: NodeDevices, spec: FaultSpec) -> NodeDevices:
         return replace(devices, xids=(*devices.xids, (spec.code or 0, address)))
     if spec.state == "hang":
         return replace(devices, driver_hangs=True)
-    if spec.kind == "gpu":
+    if spec.kind in {"gpu", "gpu-load"}:
+        changed = {"load": spec.count} if spec.kind == "gpu-load" else _GPU_STATES[spec.state or ""]
         gpus = list(devices.gpus)
-        gpus[spec.device or 0] = replace(gpus[spec.device or 0], **_GPU_STATES[spec.state or ""])
+        gpus[spec.device or 0] = replace(gpus[spec.device or 0], **changed)
         return replace(devices, gpus=tuple(gpus))
     rdma, place = list(devices.rdma), _hcas(devices)[spec.device or 0]
     port = rdma[place]

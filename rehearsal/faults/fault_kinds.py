@@ -67,6 +67,12 @@ _ALL = (
         ),
     ),
     FaultKind(
+        "gpu-load",
+        "a GPU computes --count percent of its time, with as much of its memory in use",
+        ("nodes", "count", "device"),
+        ("nodes", "count"),
+    ),
+    FaultKind(
         "xid", "a GPU's error --code in the kernel's log", ("nodes", "code", "device"), ("nodes", "code")
     ),
     FaultKind("clock", "its clock is off by --seconds", ("nodes", "seconds"), ("nodes", "seconds")),

@@ -54,6 +54,7 @@ _ETHERNET_HCA, _LATER_ETHERNET_HCA = (0x1016, 40), (0x101A, 100)
 those that run-health-checks.sh of Azure/azurehpc-health-checks expected by size, AN40 and AN100; a later size
 than those there is taken for one of AN100, an earlier one for one of AN40."""
 _HDR_GBPS = 200
+_IDLE_MW, _LOAD_MW = 50_000, 250_000
 _REMAPPING = 8.0
 """From this compute capability on, memory rows are remapped (NVIDIA, "GPU memory error management")."""
 PARTITION, DEFAULT_KEY = 0x800B, 0x7FFF
@@ -97,6 +98,20 @@ class Gpu:
     celsius: int = 34
     recovery: int = 0
     """``nvmlDeviceGpuRecoveryAction_t`` of nvml.h."""
+    memory: int = 0
+    """Bytes; 0 where the catalogue does not know."""
+    load: int = 0
+    """Percent: of the time in which it computes, and of its memory that is used."""
+
+    @property
+    def memory_used(self) -> int:
+        """Bytes, of which the driver itself takes none."""
+        return self.memory * self.load // 100
+
+    @property
+    def milliwatts(self) -> int:
+        """Power that it draws; both figures are invented."""
+        return _IDLE_MW + _LOAD_MW * self.load // 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +183,8 @@ def _gpus(row: Size) -> tuple[Gpu, ...]:
     vendor: Literal["nvidia", "amd"] = "amd" if row.gpu_driver == "rocm" else "nvidia"
     kind = _GPUS.get((row.gpu or "", row.gpu_memory_gib), 0)
     remaps = float(row.compute_capability or _REMAPPING) >= _REMAPPING
-    return tuple(Gpu(_address(domain), vendor, kind, remaps) for domain in domains[:count])
+    memory = (row.gpu_memory_gib or 0) << 30
+    return tuple(Gpu(_address(domain), vendor, kind, remaps, memory=memory) for domain in domains[:count])
 
 
 def _switches(row: Size, gpus: list[str]) -> tuple[tuple[str, int], ...]:

@@ -1,19 +1,34 @@
 /* NVML of a rehearsed VM: what /sys/module/nvidia/nvml says at each call, and no GPU behind it.
  *
  * Signatures, structures, return codes, field ids and value types are those of nvml.h (NVIDIA/go-nvml, gen/nvml)
- * and of nvidia-ml-py 13.615. Only the functions that a look at a node calls are there. nvmlInit, which nvml.h defines as nvmlInit_v2, is left out on
- * purpose: torch.cuda.device_count() calls it by its old name, and would count these GPUs instead of asking CUDA. */
+ * and of nvidia-ml-py 13.615. Only the functions that a look at a node and a job's samples call are there, and nvmlDeviceGetMemoryInfo_v2, which
+ * nvidia-ml-py calls by choice. What is used is what the state says, not what a program does. nvmlInit, which nvml.h defines as nvmlInit_v2, is left
+ * out on purpose: torch.cuda.device_count() calls it by its old name, and would count these GPUs instead of asking CUDA. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15 };
+enum { SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15, VERSION_MISMATCH = 25 };
 enum { MOST_GPUS = 64, NVIDIA = 0x10de, RECOVERY_ACTION = 230, UNSIGNED_INT = 1 };
 
 typedef struct {
     unsigned domain, bus, device, function, id, lost, remaps_rows, remap_failed, persistent, celsius, recovery;
-    unsigned long long double_bit_errors, clock_reasons;
+    unsigned utilization, milliwatts;
+    unsigned long long double_bit_errors, clock_reasons, memory, memory_used;
 } Gpu;
+
+typedef struct {
+    unsigned gpu, memory;
+} Utilization;
+
+typedef struct {
+    unsigned long long total, free, used;
+} Memory;
+
+typedef struct {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+} Memory2;
 
 typedef struct {
     char bus_id_legacy[16];
@@ -43,9 +58,10 @@ static int read_state(void) {
     if (file == NULL) return -1;
     if (fscanf(file, "hangs %d", &hangs) != 1) hangs = 0;
     for (Gpu *gpu = gpus; count < MOST_GPUS; gpu++, count++)
-        if (fscanf(file, " %x:%x:%x.%x %x %u %llu %u %u %llu %u %u %u", &gpu->domain, &gpu->bus, &gpu->device,
-                   &gpu->function, &gpu->id, &gpu->lost, &gpu->double_bit_errors, &gpu->remaps_rows,
-                   &gpu->remap_failed, &gpu->clock_reasons, &gpu->persistent, &gpu->celsius, &gpu->recovery) != 13)
+        if (fscanf(file, " %x:%x:%x.%x %x %u %llu %u %u %llu %u %u %u %u %llu %llu %u", &gpu->domain, &gpu->bus,
+                   &gpu->device, &gpu->function, &gpu->id, &gpu->lost, &gpu->double_bit_errors, &gpu->remaps_rows,
+                   &gpu->remap_failed, &gpu->clock_reasons, &gpu->persistent, &gpu->celsius, &gpu->recovery,
+                   &gpu->utilization, &gpu->memory, &gpu->memory_used, &gpu->milliwatts) != 17)
             break;
     fclose(file);
     while (hangs) pause();
@@ -126,6 +142,44 @@ int nvmlDeviceGetCurrentClocksEventReasons(const void *handle, unsigned long lon
     Gpu *gpu;
     int result = find(handle, reasons, &gpu);
     if (result == SUCCESS) *reasons = gpu->clock_reasons;
+    return result;
+}
+
+/* percent of the last sample period: that a kernel ran, that memory was read or written */
+int nvmlDeviceGetUtilizationRates(const void *handle, Utilization *rates) {
+    Gpu *gpu;
+    int result = find(handle, rates, &gpu);
+    if (result == SUCCESS) rates->gpu = rates->memory = gpu->utilization;
+    return result;
+}
+
+int nvmlDeviceGetMemoryInfo(const void *handle, Memory *memory) {
+    Gpu *gpu;
+    int result = find(handle, memory, &gpu);
+    if (result != SUCCESS) return result;
+    if (gpu->memory == 0) return NOT_SUPPORTED;
+    memory->total = gpu->memory;
+    memory->used = gpu->memory_used;
+    memory->free = gpu->memory - gpu->memory_used;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetMemoryInfo_v2(const void *handle, Memory2 *memory) {
+    Memory first;
+    if (memory != NULL && memory->version != (sizeof *memory | 2U << 24)) return VERSION_MISMATCH;
+    int result = nvmlDeviceGetMemoryInfo(handle, memory == NULL ? NULL : &first);
+    if (result != SUCCESS) return result;
+    memory->total = first.total;
+    memory->used = first.used;
+    memory->free = first.free;
+    memory->reserved = 0;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetPowerUsage(const void *handle, unsigned *milliwatts) {
+    Gpu *gpu;
+    int result = find(handle, milliwatts, &gpu);
+    if (result == SUCCESS) *milliwatts = gpu->milliwatts;
     return result;
 }
 

@@ -165,6 +165,7 @@ def _nvml_state(devices: NodeDevices) -> str:
             numbers = (
                 *(gpu.lost, gpu.double_bit_errors, gpu.remaps_rows, gpu.remap_failed, gpu.clock_reasons),
                 *(gpu.persistent, gpu.celsius, gpu.recovery),
+                *(gpu.load, gpu.memory, gpu.memory_used, gpu.milliwatts),
             )
             lines.append(f"{gpu.address} {gpu.id:04x} {' '.join(str(int(number)) for number in numbers)}")
     return "".join(f"{line}\n" for line in lines)

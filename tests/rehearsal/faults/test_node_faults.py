@@ -155,6 +155,19 @@ def test_a_device_has_one_state_and_can_be_made_well_alone(
     assert parts.shown["node000001"] == replace(h100, xids=((48, h100.gpus[5].address),))
 
 
+def test_a_gpu_that_computes_may_be_sick_too(
+    azure: Endpoint, node_faults: NodeFaults, parts: Parts, h100: NodeDevices
+) -> None:
+    for percent in (20, 75):
+        azure.run(node_faults.inject(fault_spec("gpu-load", nodes=(1,), count=percent, device=5), "lab"))
+    azure.run(node_faults.inject(fault_spec("gpu", nodes=(1,), state="throttled", device=5), "lab"))
+    gpu = parts.shown["node000001"].gpus[5]
+    assert (gpu.load, gpu.memory_used, gpu.clock_reasons) == (75, 60 << 30, 0x40)
+    assert gpu.milliwatts > h100.gpus[5].milliwatts
+    azure.run(node_faults.inject(fault_spec("gpu", nodes=(1,), state="healthy", device=5), "lab"))
+    assert node_faults.listed() == ["gpu-load; count 75; device 5: on node000001"]
+
+
 def test_a_node_that_booted_again_or_is_gone_has_no_faults(
     azure: Endpoint, node_faults: NodeFaults, parts: Parts, h100: NodeDevices
 ) -> None:
@@ -186,6 +199,11 @@ def test_a_node_that_booted_again_or_is_gone_has_no_faults(
             "ND40rs_v2",
             {"kind": "gpu", "state": "remap"},
             "--state = 'remap': GPUs of node000001 do not remap rows",
+        ),
+        (
+            "ND40rs_v2",
+            {"kind": "gpu-load", "count": 101},
+            "--count = 101: is more than all of its time; give 0 to 100",
         ),
         ("HC44rs", {"kind": "rate", "rate": 99}, "--rate = 99: is not the rate of a link"),
         (

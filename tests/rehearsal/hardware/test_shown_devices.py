@@ -48,6 +48,25 @@ found["end"] = nvml.nvmlShutdown()
 print(json.dumps(found))
 """
 
+USED = """
+import ctypes, json
+nvml = ctypes.CDLL("libnvidia-ml.so.1")
+nvml.nvmlInit_v2()
+class Memory2(ctypes.Structure):
+    _fields_ = [("version", ctypes.c_uint), *((name, ctypes.c_ulonglong) for name in "trfu")]
+found = []
+for place in range(2):
+    handle, rates, watts = ctypes.c_void_p(), (ctypes.c_uint * 2)(), ctypes.c_uint()
+    first, second, wrong = (ctypes.c_ulonglong * 3)(), Memory2(ctypes.sizeof(Memory2) | 2 << 24), Memory2()
+    nvml.nvmlDeviceGetHandleByIndex_v2(place, ctypes.byref(handle))
+    results = [nvml.nvmlDeviceGetUtilizationRates(handle, rates), nvml.nvmlDeviceGetMemoryInfo(handle, first),
+               nvml.nvmlDeviceGetMemoryInfo_v2(handle, ctypes.byref(second)),
+               nvml.nvmlDeviceGetPowerUsage(handle, ctypes.byref(watts)),
+               nvml.nvmlDeviceGetMemoryInfo_v2(handle, ctypes.byref(wrong))]
+    found.append([results, list(rates), list(first), [second.t, second.r, second.f, second.u], watts.value])
+print(json.dumps(found))
+"""
+
 
 async def boot(it: Lab, *sizes: str) -> None:
     machines = [replace(it.machine(number), size=size) for number, size in enumerate(sizes)]
@@ -186,6 +205,24 @@ def test_nvml_answers_with_the_sizes_gpus_and_with_their_faults(tmp_path: Path) 
             assert (await it.ssh(0, f"timeout 1 {ask}"))[0] == 124
             await it.machines.show_devices(NETWORK, "node000000", devices)
             assert json.loads(await output(it, 0, ask)) == healthy
+
+    asyncio.run(story())
+
+
+def test_nvml_answers_with_what_its_gpus_use(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with lab(tmp_path, 0) as it:
+            await boot(it, "Standard_ND96asr_v4")
+            devices, gib = shown(it), 2**30
+            busy = replace(devices.gpus[1], load=90)
+            loaded = replace(devices, gpus=(devices.gpus[0], busy, *devices.gpus[2:]))
+            await it.machines.show_devices(NETWORK, "node000000", loaded)
+            ask = f"python3 -c {shlex.quote(USED)}"
+            done = [0, 0, 0, 0, 25]  # NVML_ERROR_ARGUMENT_VERSION_MISMATCH
+            assert json.loads(await output(it, 0, ask)) == [
+                [done, [0, 0], [40 * gib, 40 * gib, 0], [40 * gib, 0, 40 * gib, 0], 50_000],
+                [done, [90, 90], [40 * gib, 4 * gib, 36 * gib], [40 * gib, 0, 4 * gib, 36 * gib], 275_000],
+            ]
 
     asyncio.run(story())
 
