@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import stat
 from pathlib import Path
 
 from rehearsal.hardware.devices import NodeDevices
+from rehearsal.hardware.memory import MEMINFO, meminfo_text
 from rehearsal.hardware.sysfs import device_files, device_links
 
-__all__ = ["MEMINFO", "SYSTEM", "TOPOLOGY", "make_device_tree", "topology_text"]
+__all__ = ["SYSTEM", "TOPOLOGY", "make_device_tree", "topology_text"]
 
 SYSTEM = "sys"
 """Folder of a tree for ``/sys``."""
-MEMINFO = "meminfo"
-"""File for ``/proc/meminfo``, where the size's memory is known."""
 TOPOLOGY = "microsoft"
 """Folder for ``/opt/microsoft``."""
 _OWN = ("bus/pci/devices", "class/infiniband", "class/nvme")
 """Folders of ``/sys`` in which nothing of this machine's is seen."""
-_MEMORY = re.compile(r"^(MemTotal|MemFree|MemAvailable):.*$", re.MULTILINE)
 
 
 def make_device_tree(network: Path, devices: NodeDevices) -> str:
@@ -46,7 +43,7 @@ def make_device_tree(network: Path, devices: NodeDevices) -> str:
     for folder in _OWN:
         _hide_own(Path("/sys", folder), system / folder)
     if devices.memory_gib is not None:
-        _write(building / MEMINFO, _meminfo(Path("/proc/meminfo").read_text(), devices.memory_gib))
+        _write(building / MEMINFO, meminfo_text(Path("/proc/meminfo").read_text(), devices.memory_gib << 20))
     if devices.topology:
         _write(building / TOPOLOGY / devices.topology, topology_text(devices))
     building.rename(network / name)
@@ -75,15 +72,6 @@ def _hide_own(machine: Path, folder: Path) -> None:
     for entry in machine.iterdir() if machine.is_dir() else ():
         if not (folder / entry.name).exists():  # device 0/0 is the overlay's mark for a removed file
             os.mknod(folder / entry.name, stat.S_IFCHR)
-
-
-def _meminfo(machine: str, gib: int) -> str:
-    """Return the text of ``/proc/meminfo`` with another size.
-
-    >>> _meminfo("MemTotal:       16318140 kB\\nBuffers:            80 kB\\n", 441)
-    'MemTotal:      462422016 kB\\nBuffers:            80 kB\\n'
-    """
-    return _MEMORY.sub(lambda line: f"{line[1] + ':':<14} {gib << 20:>9} kB", machine)
 
 
 def topology_text(devices: NodeDevices) -> str:

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rehearsal.hardware.device_tree import MEMINFO, SYSTEM, TOPOLOGY
+from rehearsal.hardware.device_tree import SYSTEM, TOPOLOGY
+from rehearsal.hardware.memory import MEMINFO
 from rehearsal.vms.syscall_filter import refuse_keyrings
 from rehearsal.vms.syscalls import (
     MS_BIND,
@@ -198,10 +199,14 @@ def _show_devices(spec: NodeSpec) -> None:
         options = f"lowerdir={lower}:{folder},upperdir={upper},workdir={work},userxattr"
         mount("overlay", folder, "overlay", MS_NOSUID | MS_NODEV | MS_NOEXEC, options)
         set_readonly(folder, True)
-    for name, place in ((MEMINFO, "/proc/meminfo"), (TOPOLOGY, "/opt/microsoft")):
-        if Path(spec.devices, name).exists():
-            mount(f"{spec.devices}/{name}", place, flags=MS_BIND)
-            set_readonly(place, True)
+    if Path(spec.devices, MEMINFO).exists():
+        own = Path(spec.name, MEMINFO)  # written again by this process's parent
+        own.write_text(Path(spec.devices, MEMINFO).read_text())
+        mount(str(own), "/proc/meminfo", flags=MS_BIND)
+        set_readonly("/proc/meminfo", True)
+    if Path(spec.devices, TOPOLOGY).exists():
+        mount(f"{spec.devices}/{TOPOLOGY}", "/opt/microsoft", flags=MS_BIND)
+        set_readonly("/opt/microsoft", True)
     if spec.libraries:
         options = f"lowerdir={DRIVER}:{spec.libraries},userxattr"
         mount("overlay", spec.libraries, "overlay", MS_RDONLY, options)

@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from rehearsal.hardware.memory import MEMINFO, MemoryFiles
 from rehearsal.hardware.preload import set_clock
 from rehearsal.vms.boot import NodeSpec, mac, power_on
 from rehearsal.vms.forward import Forward
@@ -49,6 +50,7 @@ class NetnsProcess:
         self._cut: set[str] = set()
         self._slow: set[str] = set()
         self._forwards: dict[tuple[str, int], Forward] = {}
+        self._memory = MemoryFiles()
         self._gateway: int | None = None
         self._open_files = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (self._open_files[1], self._open_files[1]))
@@ -179,6 +181,7 @@ class NetnsProcess:
                 for spec, pid in batch.booted():
                     self._pids[spec.name], self._specs[spec.name] = pid, spec
                     self._gone[pid] = asyncio.Event()
+                    self._memory.add(pid, Path(spec.name, MEMINFO))
                 _link_nodes(batch.booted())
                 release.close()
                 while line := await reader.readline():  # until every child has become its init
@@ -219,6 +222,13 @@ class NetnsProcess:
 
     def _is_running(self, private_ip: str) -> bool:
         return any(self._specs[name].private_ip == private_ip for name in self._pids)
+
+    async def show_memory(self) -> None:
+        """Show on every node, for as long as the network lasts, what its processes use."""
+        while True:
+            for _ in self._memory.update():
+                await asyncio.sleep(0)
+            await asyncio.sleep(self._memory.pause_s)
 
     def reap(self) -> None:
         """Reap ended children: nodes, the parents that forked them, orphans."""
@@ -316,7 +326,7 @@ async def _serve(control: socket.socket) -> None:
     process = NetnsProcess()
     loop.add_signal_handler(signal.SIGCHLD, process.reap)
     ended = asyncio.Event()
-    tasks: set[asyncio.Task[None]] = set()
+    tasks = {loop.create_task(process.show_memory())}
 
     def receive() -> None:
         try:
