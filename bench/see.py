@@ -110,7 +110,7 @@ def time_sampler() -> dict[str, float]:
     with ranks() as pids:
         found["processes"] = float(sum(name.isdigit() for name in os.listdir("/proc")))  # noqa: PTH208
         for name, count in (("few", 1), ("much", 1000)):
-            spec = cast("RunnerSpec", {"metrics": {}, "first": 1})
+            spec = cast("RunnerSpec", {"job": "bench", "metrics": {}, "first": 1})
             sampler = Sampler(spec, pids, time.monotonic())
             outputs = {rank: RecentOutput(time.monotonic()) for rank in pids}
             spent = 0.0

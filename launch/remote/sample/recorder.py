@@ -18,7 +18,7 @@ from launch.remote.sample.live_samples import LiveSamples
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from launch.remote.sample.sample_records import History, Sample
 
@@ -28,9 +28,9 @@ _GATHER_S = 0.05
 """Time from the first sample to the file, in which samples that come together get into one version."""
 _HISTORY_S = 10.0
 """Shortest time between two versions of history.json."""
-_SHARE = 8.0
-"""Shortest interval of a file in times that its last version took: one that takes long, on a slow disk or of
-many nodes, is renewed less often, for the supervisor has more to do."""
+_PROCESSOR_SHARE, _TIME_SHARE = 8.0, 2.0
+"""Shortest interval of a file in times of what its last version took of the processor, and on the clock: one
+of many nodes, or on a slow disk, is renewed less often, for the supervisor has more to do."""
 
 
 class SampleRecorder:
@@ -68,9 +68,9 @@ class SampleRecorder:
         """Write what is due at ``now``, by the monotonic clock; return when the next file is."""
         if self._live_at is not None and now >= self._live_at:
             self._live_at = None
-            self._live_from = now + max(timing.SAMPLE_WRITE_S, _SHARE * self._write_live())
+            self._live_from = now + max(timing.SAMPLE_WRITE_S, self._write_live())
         if now >= self._history_from:
-            self._history_from = now + max(_HISTORY_S, _SHARE * self._write_history())
+            self._history_from = now + max(_HISTORY_S, self._write_history())
         return self._history_from if self._live_at is None else min(self._live_at, self._history_from)
 
     def close(self) -> None:
@@ -80,20 +80,19 @@ class SampleRecorder:
         self._write_history()
 
     def _write_live(self) -> float:
-        """Write the newest samples; return the seconds that it took."""
-        begun = time.monotonic()
-        self._write(stored_samples.LIVE, self._samples.as_json())
-        return time.monotonic() - begun
+        """Write the newest samples; return the seconds until they may be written again."""
+        return self._write(stored_samples.LIVE, self._samples.as_json)
 
     def _write_history(self) -> float:
-        """Write the course; return the seconds that it took."""
-        begun = time.monotonic()
-        self._write(stored_samples.HISTORY, self._history.as_json())
-        return time.monotonic() - begun
+        """Write the course; return the seconds until it may be written again."""
+        return self._write(stored_samples.HISTORY, self._history.as_json)
 
-    def _write(self, name: str, data: bytes) -> None:
+    def _write(self, name: str, make: Callable[[], bytes]) -> float:
+        begun, spent = time.monotonic(), time.thread_time()
         with suppress(OSError):  # the disk is full, or the folder was removed: the next samples may fit
-            replace_file(f"{self._folder}/{name}", data, outlives_machine=False)
+            replace_file(f"{self._folder}/{name}", make(), outlives_machine=False)
+        spent = time.thread_time() - spent
+        return max(_PROCESSOR_SHARE * spent, _TIME_SHARE * (time.monotonic() - begun))
 
 
 def _history_after(folder: str, attempt: int) -> HistoryRecorder:
