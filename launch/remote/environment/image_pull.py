@@ -9,10 +9,14 @@ charliecloud  ``root/``       unpacked
 ============  ==============  ==========================================================
 
 One client of registries for all runtimes: credentials stay in memory, contents are verified by digest.
+
+The layers of the last image stay on the head as hard links, for a launch after one that was ended, and for
+the next image, which often differs in its uppermost layers alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -20,6 +24,8 @@ import shutil
 import tarfile
 import threading
 import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,8 +37,9 @@ from launch.remote.environment.azure_registry import identity_secret
 from launch.remote.environment.build import Report
 from launch.remote.environment.image_layers import Root
 from launch.remote.environment.image_reference import ImageError, Reference
-from launch.remote.environment.image_registry import Registry, architecture
+from launch.remote.environment.image_registry import Blob, Registry, architecture
 from launch.remote.environment.request import FORMS
+from launch.remote.store.store import Store, digest_of
 
 if TYPE_CHECKING:
     from launch.remote.environment.request import EnvironmentRequest
@@ -49,6 +56,8 @@ __all__ = [
 ]
 
 _CONFIG = "config.json"
+_KEPT = os.path.join("cache", "layers")
+"""Folder of layers, below the node's own: `fab environment.prune` removes it with all that was downloaded."""
 _REPORT_S = 1.0
 _RC = b'#!/bin/sh\nexec "$@"\n'
 """enroot's command script: it gets the rank's command line (enroot's doc/image-format.md)."""
@@ -89,18 +98,56 @@ def pull(registry: Registry, folder: str, report: Report) -> Pulled:
     manifest = registry.resolve(architecture())
     config = registry.config(manifest)
     _check_platform(reference, config)
-    paths = [os.path.join(folder, layer.digest[len("sha256:") :]) for layer in manifest.layers]
+    paths = [os.path.join(folder, _hex(layer)) for layer in manifest.layers]
     wanted = dict(zip(paths, manifest.layers))  # noqa: B905  (Python 3.8 has no strict)
+    kept = os.path.join(Store().root, _KEPT)
+    lacking = _take_kept(kept, wanted, report)
     total = sum(layer.bytes for layer in wanted.values())
+    missing = sum(layer.bytes for layer in lacking.values())
     free = shutil.disk_usage(folder).free
-    if free < 2 * total:  # the layers, and what is made of them
+    if free < missing + total:  # what is downloaded, and what is made of all layers
         raise ImageError(
-            f"{reference} has {size(total)} of compressed layers, and the disk of {folder} on "
-            f"{os.uname().nodename} has {size(free)} free, less than twice as much: remove environments that "
-            "are not needed (`fab environment.prune`), or take a size with a larger disk"
+            f"{reference} has {size(total)} of compressed layers, and needs at least {size(missing + total)} "
+            f"more: the disk of {folder} on {os.uname().nodename} has {size(free)} free; remove environments "
+            "that are not needed (`fab environment.prune`), or take a size with a larger disk"
         )
-    registry.fetch(wanted, _Progress(total, report))
-    return Pulled(reference, config, manifest.config.digest[len("sha256:") :], tuple(paths))
+
+    def keep(path: str, blob: Blob) -> None:
+        with contextlib.suppress(OSError):  # another launch has kept it, or it is on another file system
+            os.link(path, os.path.join(kept, _hex(blob)))
+
+    registry.fetch(lacking, _Progress(missing, report), keep)
+    return Pulled(reference, config, _hex(manifest.config), tuple(paths))
+
+
+def _hex(blob: Blob) -> str:
+    return blob.digest[len("sha256:") :]
+
+
+def _take_kept(kept: str, wanted: Mapping[str, Blob], report: Report) -> dict[str, Blob]:
+    """Link the kept layers that are wanted to their paths, and remove the others; return what is lacking."""
+    os.makedirs(kept, exist_ok=True)
+    names = {_hex(layer) for layer in wanted.values()}
+    there = set(os.listdir(kept))
+    for name in there - names:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(kept, name))
+    if there & names:
+        report("checking layers that this node has downloaded before")
+
+    def take(path: str, blob: Blob) -> bool:
+        source = os.path.join(kept, _hex(blob))
+        if digest_of(os.fsencode(source)) == _hex(blob):
+            with contextlib.suppress(OSError):  # gone in between, or on another file system
+                os.link(source, path)
+                return True
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(source)
+        return False
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        taken = dict(zip(wanted, pool.map(take, wanted, wanted.values())))  # noqa: B905  (Python 3.8)
+    return {path: blob for path, blob in wanted.items() if not taken[path]}
 
 
 def _check_platform(reference: Reference, config: bytes) -> None:

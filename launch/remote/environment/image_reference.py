@@ -26,7 +26,7 @@ class ImageError(Failed):
 
 
 class Unreachable(ImageError):
-    """A registry to which the connection failed or broke."""
+    """A registry to which the connection failed or broke, or that is too busy to answer."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,10 @@ _CHUNK = 1 << 18
 _AT_ONCE = 4
 _TRIES = 5
 """Connections without a new byte after which a blob is given up."""
-_PAUSE_S = 0.2
+_PAUSE_S, _LONGER = 0.2, 4
+"""Seconds before the second try, and how many times longer each later one waits: 17 s in all."""
+_BUSY = (429, 500, 502, 503, 504)
+"""Answers of a registry that may succeed in a moment."""
 _CERTIFICATES = ("/etc/docker/certs.d", "/etc/containers/certs.d", "~/.config/containers/certs.d")
 """Folders with a registry's own CA in ``HOST:PORT/*.crt`` (docs.docker.com/engine/security/certificates,
 containers-certs.d(5))."""
@@ -155,18 +158,35 @@ class Registry:
         _check(self.reference, manifest.config.digest, hashlib.sha256(data).hexdigest())
         return data
 
-    def fetch(self, blobs: Mapping[str, Blob], on_bytes: Callable[[int], None]) -> None:
-        """Write each blob to the path that is its key. Raise ImageError, or OSError for a path."""
+    def fetch(
+        self,
+        blobs: Mapping[str, Blob],
+        on_bytes: Callable[[int], None],
+        on_whole: Callable[[str, Blob], None],
+    ) -> None:
+        """Write each blob to the path that is its key; call ``on_whole`` with the two once it is verified.
+
+        Raise ImageError, or OSError for a path.
+        """
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             stop = threading.Event()
-            waiting = [pool.submit(self._fetch, path, blob, on_bytes, stop) for path, blob in blobs.items()]
+            waiting = [
+                pool.submit(self._fetch, path, blob, on_bytes, on_whole, stop) for path, blob in blobs.items()
+            ]
             try:
                 for future in waiting:
                     future.result()
             finally:
                 stop.set()
 
-    def _fetch(self, path: str, blob: Blob, on_bytes: Callable[[int], None], stop: threading.Event) -> None:
+    def _fetch(
+        self,
+        path: str,
+        blob: Blob,
+        on_bytes: Callable[[int], None],
+        on_whole: Callable[[str, Blob], None],
+        stop: threading.Event,
+    ) -> None:
         digest, done, failures = hashlib.sha256(), 0, 0
         with open(path, "wb") as out:
             while done < blob.bytes and not stop.is_set():
@@ -182,10 +202,11 @@ class Registry:
                 except Unreachable as error:
                     failures = 1 if done > before else failures + 1
                     if failures >= _TRIES:
-                        raise ImageError(f"{error}; it broke {_TRIES} times") from None
-                    stop.wait(_PAUSE_S * failures)
+                        raise ImageError(f"{error}; {_TRIES} tries in a row brought nothing") from None
+                    stop.wait(_PAUSE_S * _LONGER ** (failures - 1))
         if not stop.is_set():
             _check(self.reference, blob.digest, digest.hexdigest())
+            on_whole(path, blob)
 
     def _pieces(self, blob: Blob, start: int) -> Iterator[bytes]:
         """Yield the blob's bytes from ``start`` on. Raise :class:`Unreachable` when that breaks off."""
@@ -318,7 +339,13 @@ class Registry:
             )
         if refusal.status == http.client.NOT_FOUND:
             return ImageError(f"{name} does not exist at {registry} ({refusal}): check its name and tag")
-        return ImageError(f"{name}: {registry} answered {refusal}; launch again")
+        if refusal.status == http.client.TOO_MANY_REQUESTS:
+            return Unreachable(
+                f"{name}: {registry} limits how often an image is pulled ({refusal}): more often with "
+                "--registry-token FILE, or from a registry of your own"
+            )
+        kind = Unreachable if refusal.status in _BUSY else ImageError
+        return kind(f"{name}: {registry} answered {refusal}; launch again")
 
     def _unreachable(self, reason: object) -> Unreachable:
         registry = self.reference.registry

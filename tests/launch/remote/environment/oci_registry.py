@@ -119,6 +119,10 @@ class OciRegistry:
     refuses_identities: bool = False
     break_after: int = 0
     """Bytes of a blob after which the connection breaks; 0 for never."""
+    busy: list[int] = field(default_factory=list)
+    """Statuses with which it refuses the next requests of manifests and blobs."""
+    sends_whole_blobs: bool = False
+    """Whether it does not know ranges."""
     cut_documents: bool = False
     """Whether the connection breaks in all other answers."""
     elsewhere: OciRegistry | None = None
@@ -193,7 +197,9 @@ class _Handler(BaseHTTPRequestHandler):
             return
         name, _, wanted = path[len("/v2/") :].rpartition("/")
         name, _, kind = name.rpartition("/")
-        if kind == "manifests":
+        if registry.busy:
+            self._error(registry.busy.pop(0), "TOOMANYREQUESTS", "try later")
+        elif kind == "manifests":
             key = f"{name}@{wanted}" if wanted.startswith("sha256:") else f"{name}:{wanted}"
             if key not in registry.manifests:
                 self._error(404, "MANIFEST_UNKNOWN", "manifest unknown")
@@ -208,7 +214,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._error(404, "BLOB_UNKNOWN", "blob unknown to registry")
 
     def _blob(self, data: bytes) -> None:
-        start = int(self.headers.get("Range", "bytes=0-")[len("bytes=") : -1])
+        wanted = "bytes=0-" if self.served.sends_whole_blobs else self.headers.get("Range", "bytes=0-")
+        start = int(wanted[len("bytes=") : -1])
         rest = data[start:]
         cut = self.served.break_after
         self.send_response(206 if start else 200)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ def client(name: str, secret: dict[str, str] | None = None) -> Registry:
 
 def fetch(registry: Registry, manifest: ImageManifest, folder: Path) -> list[bytes]:
     paths = {str(folder / str(number)): blob for number, blob in enumerate(manifest.layers)}
-    registry.fetch(paths, lambda _: None)
+    registry.fetch(paths, lambda _: None, lambda *_: None)
     return [Path(path).read_bytes() for path in paths]
 
 
@@ -136,9 +137,15 @@ def test_a_broken_download_goes_on_where_it_broke(
     served.break_after = 100_000
     received: list[int] = []
     path = tmp_path / "layer"
-    registry.fetch({str(path): manifest.layers[1]}, received.append)
+    whole: list[str] = []
+    registry.fetch(
+        {str(path): manifest.layers[1]},
+        received.append,
+        lambda path, blob: whole.append(f"{path} {blob.digest}"),
+    )
     assert digest_of(path.read_bytes()) == manifest.layers[1].digest
     assert sum(received) == manifest.layers[1].bytes
+    assert whole == [f"{path} {manifest.layers[1].digest}"]
 
 
 def test_a_download_that_does_not_advance_is_given_up(
@@ -148,8 +155,64 @@ def test_a_download_that_does_not_advance_is_given_up(
     registry = client(served.add("train", "1", small))
     manifest = registry.resolve("amd64")
     served.break_after = -400_000  # sends headers and nothing else
-    with pytest.raises(ImageError, match="it broke 5 times"):
-        registry.fetch({str(tmp_path / "layer"): manifest.layers[1]}, lambda _: None)
+    with pytest.raises(ImageError, match="5 tries in a row brought nothing"):
+        registry.fetch({str(tmp_path / "layer"): manifest.layers[1]}, lambda _: None, lambda *_: None)
+
+
+def test_a_registry_that_cannot_go_on_is_named(
+    served: OciRegistry, small: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PAUSE_S", 0.001)
+    registry = client(served.add("train", "1", small))
+    manifest = registry.resolve("amd64")
+    served.break_after, served.sends_whole_blobs = 100_000, True
+    with pytest.raises(ImageError, match=f"{served.host} cannot resume; launch again"):
+        fetch(registry, manifest, tmp_path)
+
+
+def test_a_configuration_that_is_none_is_not_read(served: OciRegistry, small: Image) -> None:
+    registry = client(served.add("train", "1", small))
+    manifest = registry.resolve("amd64")
+    large = replace(manifest, config=replace(manifest.config, bytes=5 << 20))
+    asked = len(served.requests)
+    with pytest.raises(ImageError, match="its configuration has 5242880 bytes"):
+        registry.config(large)
+    assert len(served.requests) == asked
+
+
+def test_no_token_service_without_tls_gets_a_password() -> None:
+    registry = Registry(parse_reference("registry.example.com/train:1"), ANN)
+    with pytest.raises(ImageError, match="names a token service without TLS: http://tokens"):
+        registry._authorize('Bearer realm="http://tokens.example.com/",service="registry"')
+
+
+def test_a_registry_that_is_busy_is_asked_again_for_a_blob(
+    served: OciRegistry, small: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PAUSE_S", 0.001)
+    registry = client(served.add("train", "1", small))
+    manifest = registry.resolve("amd64")
+    served.busy = [503, 429, 502, 504]
+    assert [digest_of(data) for data in fetch(registry, manifest, tmp_path)] == [
+        blob.digest for blob in manifest.layers
+    ]
+    served.busy = [429] * 20
+    with pytest.raises(ImageError, match=r"limits how often .*HTTP 429.*TOOMANYREQUESTS.*--registry-token"):
+        fetch(registry, manifest, tmp_path)
+
+
+def test_the_pauses_before_a_blob_is_given_up_outlast_a_restart_of_the_registry() -> None:
+    assert sum(module._PAUSE_S * module._LONGER**number for number in range(module._TRIES - 1)) > 10
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_registry_too_busy_for_a_tag_is_one_that_does_not_answer(
+    served: OciRegistry, small: Image, status: int
+) -> None:
+    registry = client(served.add("train", "1", small))
+    served.busy = [status]
+    with pytest.raises(Unreachable, match=f"HTTP {status}"):
+        registry.digest()
 
 
 def test_contents_other_than_the_digest_says_are_refused(
