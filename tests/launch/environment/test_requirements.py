@@ -115,6 +115,18 @@ def test_a_file_that_includes_itself_and_an_empty_one_are_refused(tmp_path: Path
         made(tmp_path, "# nothing\n")
 
 
+def test_a_file_that_is_missing_too_large_or_not_text_is_refused_by_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "none.txt"
+    with pytest.raises(InputError, match=r"none\.txt.*cannot be read \(No such file .*name a requirements"):
+        read_requirements(path, {})
+    path.write_bytes(b"torch\n" * 1_000_000)
+    with pytest.raises(InputError, match=r"none\.txt.*is larger than \d+ bytes"):
+        read_requirements(path, {})
+    path.write_bytes(b"torch  # \xff\n")
+    with pytest.raises(InputError, match=r"none\.txt.*is not UTF-8"):
+        read_requirements(path, {})
+
+
 def test_wheels_of_an_option_go_with_packages_and_nothing_else(tmp_path: Path) -> None:
     packages = PythonEnvironment("mine", title="requirements.txt")
     found = with_wheels(packages, [str(tmp_path)])

@@ -287,6 +287,22 @@ class TestRefusals:
         assert words.startswith("runtime = docker: Cannot connect to the Docker daemon at unix:///var/run/")
         assert "usermod -aG docker" in words
 
+    def test_an_archive_that_docker_does_not_load(self, tmp_path: Path) -> None:
+        self.command(tmp_path, "docker")
+        (tmp_path / "image.tar").write_text("torn")
+        printed = b"Loading layer\nwrite /var/lib/docker/tmp/layer.tar: no space left on device\n"
+        answers = ((0, b"20.10"), (1, b"no such image"), (0, b""), (1, printed))
+        words = self.refused(docker.Docker(spec(tmp_path, "docker"), PLAIN), *answers)
+        assert words == f"docker load of {tmp_path}/image.tar: {printed.decode().splitlines()[1]}"
+
+    def test_a_kernel_that_lets_charliecloud_start_nothing(self, tmp_path: Path) -> None:
+        (tmp_path / "root").mkdir()
+        self.command(tmp_path, "ch-run")
+        line = "ch-run: error: cannot init user+mount namespaces: Operation not permitted"
+        (tmp_path / "bin/ch-run").write_text(f"#!/bin/sh\necho '{line}' >&2; exit 1\n")
+        words = self.refused(charliecloud.Charliecloud(spec(tmp_path), PLAIN))
+        assert words == f"ch-run cannot start a container: {line}"
+
     def test_gpus_without_nvidias_toolkit(self, tmp_path: Path) -> None:
         self.command(tmp_path, "docker")
         words = self.refused(docker.Docker(spec(tmp_path, "docker"), replace(HPC, has_nvidia_toolkit=False)))
