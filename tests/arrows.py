@@ -118,7 +118,7 @@ ARROWS: dict[str, set[str]] = {
     "rehearsal.faults": {
         *("rehearsal.arm.auth", "rehearsal.arm.compute.scale_set_vms", "rehearsal.arm.core"),
         *("rehearsal.arm.offers.market", "rehearsal.arm.resource_types", "rehearsal.arm.services"),
-        "rehearsal.hardware",
+        *("rehearsal.hardware", "rehearsal.vms.api"),
     },
     "rehearsal.imds": {
         *("rehearsal.arm.auth.identities", "rehearsal.arm.core", "rehearsal.arm.services", "rehearsal.vms"),

@@ -83,6 +83,7 @@ _ALL = (
         ("nodes", "rate"),
         ("nodes", "rate"),
     ),
+    FaultKind("cut-path", "two nodes do not reach each other, and all others do", ("nodes",), ("nodes",)),
     FaultKind("no-boot", "a node never answers", ("nodes", "after", "count"), count=1),
     FaultKind("cloud-init", "cloud-init fails on a node", ("nodes", "after", "count"), count=1),
     FaultKind(

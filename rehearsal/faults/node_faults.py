@@ -16,6 +16,7 @@ from rehearsal.faults.arm_faults import ArmFaults
 from rehearsal.faults.device_faults import DEVICE_FAULTS, BrokenDevices
 from rehearsal.faults.fault_kinds import FaultSpec
 from rehearsal.hardware.devices import NodeDevices
+from rehearsal.vms.api import CUT
 
 __all__ = ["NodeFaults", "Parts"]
 
@@ -33,7 +34,8 @@ class Parts(Protocol):
         """Shift the time that programs see which start from now on; 0 is the right time."""
 
     async def shape(self, network: str, names: list[str], rate: int, source: str = "") -> None:
-        """Let nodes receive ``rate`` MB per second, from node ``source`` if given; 0: as much as comes."""
+        """Let nodes receive ``rate`` MB per second, from node ``source`` if given; 0: as much as comes, CUT:
+        nothing from there."""
 
     def devices(self, network: str, name: str) -> NodeDevices | None:
         """Return what a VM shows of its devices; another object once it booted again, None for one that is
@@ -73,15 +75,11 @@ class NodeFaults:
             names = [one.machine.name for one in chosen]
             await self._parts.clock(network, names, spec.seconds or 0.0)
             self._wrong.setdefault(network, set()).update(names)
-        elif spec.kind in ("slow-link", "slow-path"):
+        elif spec.kind in ("slow-link", "slow-path", "cut-path"):
             record, chosen = self._find(spec, group)
             network = self._subscription.scale_sets[record.id.key].network
-            source, names = "", [one.machine.name for one in chosen]
-            if spec.kind == "slow-path":
-                if len(names) != _ENDS:
-                    raise InputError("--nodes", len(names), "a path has two ends", "name two nodes")
-                source, names = names[0], names[1:]
-            await self._parts.shape(network, names, spec.rate or 0, source)
+            names = [one.machine.name for one in chosen]
+            await self._shape(network, names, spec)
             self._slow.setdefault(network, set()).update(names)
         elif spec.kind in DEVICE_FAULTS:
             record, chosen = self._find(spec, group)
@@ -124,6 +122,19 @@ class NodeFaults:
             for fault in broken.faults:
                 hit.setdefault(replace(fault, nodes=()), []).append(name)
         return lines + [f"{fault}: on {', '.join(sorted(names))}" for fault, names in hit.items()]
+
+    async def _shape(self, network: str, names: list[str], spec: FaultSpec) -> None:
+        if spec.kind == "slow-link":
+            await self._parts.shape(network, names, spec.rate or 0)
+            return
+        if len(names) != _ENDS:
+            raise InputError("--nodes", len(names), "a path has two ends", "name two nodes")
+        first, second = names
+        if spec.kind == "slow-path":
+            await self._parts.shape(network, [second], spec.rate or 0, first)
+        else:
+            await self._parts.shape(network, [second], CUT, first)
+            await self._parts.shape(network, [first], CUT, second)
 
     async def _break(self, network: str, names: list[str], spec: FaultSpec) -> None:
         self._forget_restarted()

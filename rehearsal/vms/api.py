@@ -14,7 +14,10 @@ from typing import Literal, Protocol
 
 from rehearsal.vms.visible_paths import VisiblePaths
 
-__all__ = ["Machine", "Machines", "MetadataService", "Settings", "VmFault"]
+__all__ = ["CUT", "Machine", "Machines", "MetadataService", "Settings", "VmFault"]
+
+CUT = -1
+"""A rate of a path: nothing at all comes by it."""
 
 VmFault = Literal["death", "partition", "heal"]
 

@@ -16,6 +16,7 @@ from rehearsal.faults.arm_faults import ArmFaults
 from rehearsal.faults.fault_kinds import fault_spec
 from rehearsal.faults.node_faults import NodeFaults
 from rehearsal.hardware.devices import NodeDevices, devices_of
+from rehearsal.vms.api import CUT
 from tests.rehearsal.bodies import SCALE_SET, build
 from tests.rehearsal.doubles import BASE, Endpoint, RecordingMachines
 from tests.rehearsal.node_lab import NETWORK, lab
@@ -283,6 +284,17 @@ def test_links_and_paths_are_slow_until_all_is_cleared(
     assert parts.rates["", "node000000"] == parts.rates["", "node000001"] == 0
 
 
+def test_a_path_that_is_cut_carries_nothing_either_way_until_all_is_cleared(
+    azure: Endpoint, node_faults: NodeFaults, parts: Parts
+) -> None:
+    azure.run(node_faults.inject(fault_spec("cut-path", nodes=(0, 1)), "lab"))
+    assert parts.rates == {("node000000", "node000001"): CUT, ("node000001", "node000000"): CUT}
+    with pytest.raises(InputError, match="a path has two ends"):
+        azure.run(node_faults.inject(fault_spec("cut-path", nodes=(1,)), "lab"))
+    assert azure.run(node_faults.clear()) == ["slow-link"]
+    assert parts.rates["", "node000000"] == parts.rates["", "node000001"] == 0
+
+
 def test_a_slow_link_carries_its_rate_and_a_cleared_one_all(tmp_path: Path) -> None:
     async def story() -> None:
         async with lab(tmp_path, 3) as it:
@@ -314,6 +326,23 @@ def test_a_slow_link_carries_its_rate_and_a_cleared_one_all(tmp_path: Path) -> N
             assert 2 < await rate(2, 1) < 6
             await it.machines.shape(NETWORK, names[1:2], 0)
             assert await rate(2, 1) > 12
+
+    asyncio.run(story())
+
+
+def test_nothing_comes_by_a_cut_path_and_all_else_does(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with lab(tmp_path, 3) as it:
+            ip = it.machine(1).private_ip
+
+            async def reaches(source: int) -> bool:
+                return (await it.ssh(source, f"timeout 2 bash -c ': < /dev/tcp/{ip}/22'"))[0] == 0
+
+            names = [it.machine(number).name for number in range(3)]
+            await it.machines.shape(NETWORK, names[1:2], CUT, names[2])
+            assert (await reaches(0), await reaches(2)) == (True, False)
+            await it.machines.shape(NETWORK, names[1:2], 0)
+            assert await reaches(2)
 
     asyncio.run(story())
 
