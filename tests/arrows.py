@@ -15,7 +15,7 @@ _REHEARSAL = {"rehearsal.control", "rehearsal.run_dir", "rehearsal.vms.api", "re
 """All of the rehearsal that others use."""
 _ARM_ROOMS = {
     *("rehearsal.arm.auth", "rehearsal.arm.compute", "rehearsal.arm.network", "rehearsal.arm.offers"),
-    "rehearsal.arm.storage",
+    *("rehearsal.arm.monitor", "rehearsal.arm.storage"),
 }
 ARROWS: dict[str, set[str]] = {
     "fabfile": {"playbooks"},
@@ -104,6 +104,14 @@ ARROWS: dict[str, set[str]] = {
         *("rehearsal.arm.core", "rehearsal.arm.network.nat_rules", "rehearsal.arm.offers"),
         *("rehearsal.arm.storage.blobs", "rehearsal.imds", "rehearsal.vms.api"),
     },
+    "rehearsal.arm.monitor": {
+        *(
+            "rehearsal.arm.auth.roles",
+            "rehearsal.arm.core",
+            "rehearsal.arm.services",
+            "rehearsal.imds.tokens",
+        ),
+    },
     "rehearsal.arm.auth": {"rehearsal.arm.core", "rehearsal.arm.services", "rehearsal.imds.tokens"},
     "rehearsal.arm.network": {
         *("rehearsal.arm.core", "rehearsal.arm.services", "rehearsal.arm.storage.accounts"),
@@ -122,6 +130,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "rehearsal.imds": {
         *("rehearsal.arm.auth.identities", "rehearsal.arm.core", "rehearsal.arm.services", "rehearsal.vms"),
+        "rehearsal.arm.monitor.ingestion",
     },
     "rehearsal.provider": {
         *("rehearsal.arm.core", "rehearsal.arm.resource_types", "rehearsal.listener", "rehearsal.run_dir"),
@@ -196,7 +205,10 @@ ARROWS: dict[str, set[str]] = {
         "launch.remote.sample",
     },
     "launch.remote.head.runners": {"launch.remote.base", "launch.remote.log", "launch.remote.mpi"},
-    "launch.remote.metrics": {"launch.remote.agent.activity", "launch.remote.sample"},
+    "launch.remote.metrics": {
+        *("launch.remote.agent.activity", "launch.remote.agent.identity_token", "launch.remote.agent.imds"),
+        "launch.remote.sample",
+    },
     "launch.remote.debug": {
         *("launch.remote.base", "launch.remote.hangs", "launch.remote.head", "launch.remote.head.runners"),
         *("launch.remote.health", "launch.remote.log"),

@@ -12,6 +12,7 @@ from rehearsal.arm.compute import (
     virtual_machines,
 )
 from rehearsal.arm.core.registry import Entry, ResourceTypes
+from rehearsal.arm.monitor import data_collection, workspaces
 from rehearsal.arm.network import (
     load_balancers,
     network_interfaces,
@@ -29,7 +30,7 @@ _FAMILIES = (
     *(virtual_networks, security_groups, public_ips, load_balancers, network_interfaces),
     *(private_endpoints, private_dns, scale_sets, virtual_machines, managed_disks, galleries),
     *(image_templates, identities, role_resources, accounts, contents, container_registries),
-    physical_hosts,
+    *(physical_hosts, workspaces, data_collection),
 )
 ENTRIES: tuple[Entry, ...] = tuple(entry for family in _FAMILIES for entry in family.ENTRIES)
 RESOURCE_TYPES = ResourceTypes(ENTRIES)

@@ -3,7 +3,7 @@
 A node is identified by the address its connection comes from, which nothing that runs on it can change. The
 listening socket is bound within the network's namespaces and served here, where the subscription is.
 Requests below ``/subscriptions`` with a token that was issued here are passed on to the emulated Resource
-Manager: nodes reach it in no other way.
+Manager, and metrics for Azure Monitor are taken: nodes reach neither in any other way.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import aiohttp
 from aiohttp import web
 
 from rehearsal.arm.core.ids import ResourceId
+from rehearsal.arm.monitor.ingestion import PREFIX, take_metrics
 from rehearsal.arm.services import SharedState
 from rehearsal.imds.instance import as_text, below, document
 from rehearsal.imds.tokens import TokenError, token_body
@@ -73,6 +74,8 @@ class Metadata:
                 return _error(404, "Not found. No virtual machine has this address")
             if request.path.lower().startswith("/subscriptions/"):
                 return await self._pass_on(request)
+            if request.path.lower().startswith(PREFIX):
+                return await take_metrics(request, self._subscription, self._shared.tokens)
             return await self._of_node(request, found)
         except aiohttp.ClientError as error:
             return _error(502, f"Bad gateway. {error}")

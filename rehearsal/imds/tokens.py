@@ -23,6 +23,7 @@ TENANT_ID = "00000000-0000-4000-8000-000000007e57"
 
 _RESOURCES = re.compile(
     r"https://(management\.azure\.com|management\.core\.windows\.net|storage\.azure\.com|vault\.azure\.net"
+    r"|monitor\.azure\.com"
     r"|[a-z0-9]{3,24}\.(blob|file|queue|table)\.core\.windows\.net)/?"
 )
 """Audiences of the tokens that a rehearsed node, or an application, may request."""

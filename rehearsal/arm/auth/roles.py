@@ -83,6 +83,15 @@ BUILT_IN: Mapping[str, Body] = {
     "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1": _role(
         "Storage Blob Data Reader", [f"{_CONTAINERS}/read", _DELEGATE], data=[f"{_CONTAINERS}/blobs/read"]
     ),
+    "3913510d-42f4-4e42-8a64-420c390055eb": _role(
+        "Monitoring Metrics Publisher",
+        [
+            "Microsoft.Insights/Register/Action",
+            "Microsoft.Support/*",
+            "Microsoft.Resources/subscriptions/resourceGroups/read",
+        ],
+        data=["Microsoft.Insights/Metrics/Write", "Microsoft.Insights/Telemetry/Write"],
+    ),
     "7f951dda-4ed3-4680-a7ca-43fe172d538d": _role("AcrPull", [f"{_REGISTRIES}/pull/read"]),
     "b93aa761-3e63-49ed-ac28-beffa264f7ac": _role(
         "Container Registry Repository Reader",

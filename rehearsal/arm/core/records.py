@@ -37,7 +37,7 @@ class Record:
     owner: str = ""
     """Id of the resource that created it, e.g. the private endpoint of an interface."""
     status: dict[str, Any] = field(default_factory=dict)
-    """State of an image template's last run."""
+    """An image template's last run; a workspace's series."""
 
     @property
     def busy(self) -> bool:

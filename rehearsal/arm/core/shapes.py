@@ -25,6 +25,7 @@ _MODELS = {
     "authorization": "azure.mgmt.authorization.v2022_04_01.models",
     "compute": "azure.mgmt.compute.models",
     "imagebuilder": "azure.mgmt.imagebuilder.models",
+    "monitor": "azure.mgmt.monitor.models",
     "msi": "azure.mgmt.msi.models",
     "network": "azure.mgmt.network.models",
     "privatedns": "azure.mgmt.privatedns.models",

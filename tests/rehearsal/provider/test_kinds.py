@@ -32,6 +32,9 @@ VM = "azure-native:compute:VirtualMachine"
 GALLERY = "azure-native:compute:Gallery"
 IMAGE = "azure-native:compute:GalleryImage"
 TEMPLATE = "azure-native:virtualmachineimages:VirtualMachineImageTemplate"
+WORKSPACE = "azure-native:monitor:AzureMonitorWorkspace"
+COLLECTION_ENDPOINT = "azure-native:monitor:DataCollectionEndpoint"
+COLLECTION_RULE = "azure-native:monitor:DataCollectionRule"
 CONTRIBUTOR = (
     f"/subscriptions/{SUBSCRIPTION_ID}/providers/Microsoft.Authorization/roleDefinitions/"
     "b24988ac-6180-42a0-ab88-20f7382dd24c"
@@ -205,6 +208,27 @@ CHAIN: list[tuple[str, Callable[[Made], dict[str, Any]]]] = [
                     "replicationRegions": ["westeurope"],
                 }
             ],
+            **HERE,
+        },
+    ),
+    (WORKSPACE, lambda _: {"azureMonitorWorkspaceName": "m", "publicNetworkAccess": "Enabled", **HERE}),
+    (
+        COLLECTION_ENDPOINT,
+        lambda _: {
+            "dataCollectionEndpointName": "m",
+            "networkAcls": {"publicNetworkAccess": "Enabled"},
+            **HERE,
+        },
+    ),
+    (
+        COLLECTION_RULE,
+        lambda made: {
+            "dataCollectionRuleName": "m",
+            "dataCollectionEndpointId": made[COLLECTION_ENDPOINT]["id"],
+            "destinations": {
+                "monitoringAccounts": [{"name": "w", "accountResourceId": made[WORKSPACE]["id"]}]
+            },
+            "dataFlows": [{"streams": ["Microsoft-PrometheusMetrics"], "destinations": ["w"]}],
             **HERE,
         },
     ),
