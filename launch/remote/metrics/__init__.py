@@ -1,1 +1,1 @@
-"""Metrics in Prometheus' text format: read from a head's records, written as text, served over HTTP."""
+"""Metrics in Prometheus' formats: from a head's records, served as text, sent to Azure Monitor."""

@@ -14,10 +14,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from launch.remote.metrics.metrics_records import ClusterFacts, HeadMetrics, JobMetrics
+    from launch.remote.metrics.metrics_records import ClusterFacts, HeadMetrics, JobMetrics, SendingState
     from launch.remote.sample.sample_records import LiveNode, LiveRank
 
-__all__ = ["CONTENT_TYPE", "STALE_S", "exposition"]
+    Sample = tuple[str, tuple[tuple[str, str], ...], float]
+    """Name of a family, labels with their values, value."""
+
+__all__ = ["CONTENT_TYPE", "STALE_S", "exposition", "samples"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 STALE_S = 15.0
@@ -26,8 +29,10 @@ _LABEL_LENGTH = 128
 """Most characters of a label's value: names of jobs and metrics are the user's."""
 
 
-def exposition(heads: Sequence[HeadMetrics], cluster: ClusterFacts | None = None) -> str:
-    """Return the metrics of all heads' jobs and of the cluster as one text.
+def exposition(
+    heads: Sequence[HeadMetrics], cluster: ClusterFacts | None = None, sending: SendingState | None = None
+) -> str:
+    """Return the metrics of all heads' jobs, of the cluster and of what is sent elsewhere as one text.
 
     A node's newest sample counts, whichever head has it.
 
@@ -41,6 +46,23 @@ def exposition(heads: Sequence[HeadMetrics], cluster: ClusterFacts | None = None
     # TYPE ranklift_queue_longest_wait_seconds gauge
     ranklift_queue_longest_wait_seconds 0
     """
+    return _collect(heads, cluster, sending).text()
+
+
+def samples(
+    heads: Sequence[HeadMetrics], cluster: ClusterFacts | None = None, sending: SendingState | None = None
+) -> list[Sample]:
+    """Return what :func:`exposition` writes, as data and without escapes.
+
+    >>> samples([])[0]
+    ('ranklift_queue_jobs', (('state', 'queued'),), 0)
+    """
+    return _collect(heads, cluster, sending).all()
+
+
+def _collect(
+    heads: Sequence[HeadMetrics], cluster: ClusterFacts | None, sending: SendingState | None
+) -> _Samples:
     found = _Samples()
     if cluster is not None:
         _add_cluster(found, cluster)
@@ -57,7 +79,9 @@ def exposition(heads: Sequence[HeadMetrics], cluster: ClusterFacts | None = None
             for number, rank in job["live_ranks"].items():
                 if head["now"] - rank["time"] <= STALE_S:
                     _add_rank(found, (job["job"], number, rank["node"]), rank, head["now"])
-    return found.text()
+    if sending is not None:
+        _add_sending(found, sending)
+    return found
 
 
 class _Samples:
@@ -70,6 +94,13 @@ class _Samples:
         """Add a value, unless it is unknown (None)."""
         if value is not None:
             self._values["ranklift_" + name][labels] = value
+
+    def all(self) -> list[Sample]:
+        return [
+            (family.name, tuple(zip(family.labels, map(_bounded, labels))), value)  # noqa: B905  (Python 3.8)
+            for family in FAMILIES
+            for labels, value in self._values[family.name].items()
+        ]
 
     def text(self) -> str:
         lines = []
@@ -93,9 +124,11 @@ def _label(value: str) -> str:
     >>> print(_label('a"b' + chr(92) + chr(10) + "c"))
     a\\"b\\\\\\nc
     """
-    if len(value) > _LABEL_LENGTH:
-        value = value[: _LABEL_LENGTH - 1] + "…"
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return _bounded(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _bounded(value: str) -> str:
+    return value if len(value) <= _LABEL_LENGTH else value[: _LABEL_LENGTH - 1] + "…"
 
 
 def _number(value: float) -> str:
@@ -173,6 +206,13 @@ def _add_rank(found: _Samples, labels: tuple[str, str, str], rank: LiveRank, now
     found.add("rank_silent_seconds", round(max(0.0, now - rank["silent_since"]), 3), *labels)
     for name, value in rank["metrics"].items():
         found.add("rank_metric", value, *labels, name)
+
+
+def _add_sending(found: _Samples, sending: SendingState) -> None:
+    found.add("monitor_up", int(sending["accepted"]))
+    found.add("monitor_samples_sent_total", sending["sent"])
+    found.add("monitor_samples_dropped_total", sending["dropped"])
+    found.add("monitor_last_sent_timestamp_seconds", sending["last_sent"])
 
 
 def _known(value: float, scale: int = 1) -> float | None:

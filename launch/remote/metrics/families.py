@@ -100,6 +100,18 @@ FAMILIES = (
         "Newest number that the job's pattern of this name found in the rank's output.",
         (*_RANK, "metric"),
     ),
+    Family(
+        "ranklift_monitor_up",
+        "Whether Azure Monitor took all samples that the node sent the last time, 1 or 0.",
+    ),
+    Family("ranklift_monitor_samples_sent_total", "Samples that Azure Monitor took.", (), "counter"),
+    Family(
+        "ranklift_monitor_samples_dropped_total",
+        "Samples that Azure Monitor did not take and that are not sent again.",
+        (),
+        "counter",
+    ),
+    Family("ranklift_monitor_last_sent_timestamp_seconds", "Unix time of the last samples that it took."),
 )
 """In the order in which they are written."""
 NAMES = frozenset(family.name for family in FAMILIES)

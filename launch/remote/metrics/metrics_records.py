@@ -1,4 +1,5 @@
-"""Types of what metrics are made of: a head's jobs with their newest samples, and facts of the cluster."""
+"""Types of what metrics are made of: a head's jobs with their newest samples, facts of the cluster, and how
+sending to Azure Monitor goes."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from typing import Dict, List, Optional, TypedDict  # noqa: UP035  (nodes may ru
 
 from launch.remote.sample.sample_records import LiveNode, LiveRank
 
-__all__ = ["ClusterFacts", "HeadMetrics", "JobMetrics"]
+__all__ = ["ClusterFacts", "HeadMetrics", "JobMetrics", "SendingState"]
 
 # ruff: noqa: UP006, UP045  (these annotations may be evaluated)
 
@@ -49,3 +50,16 @@ class ClusterFacts(TypedDict):
     """By node, whether it answered."""
     usd_per_hour: Optional[float]
     usd: Optional[float]
+
+
+class SendingState(TypedDict):
+    """How a node's sending to Azure Monitor goes, counted since its service started."""
+
+    accepted: bool
+    """Whether Azure Monitor took all samples of the last time."""
+    sent: int
+    """Samples that it took."""
+    dropped: int
+    """Samples that were given up."""
+    last_sent: Optional[float]
+    """Unix time of the last samples that it took."""

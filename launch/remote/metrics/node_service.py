@@ -2,6 +2,7 @@
 
 ``ranklift-metrics.service`` runs the node code's command ``serve-metrics PORT SUBNET STACK SIZE LOCATION``
 where the stack's setting ``metricsPort`` asks for it. cloud-init brings the unit alone, as Azure limits it.
+With the setting ``monitor`` it also sends them to Azure Monitor.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ import sys
 import time
 from ipaddress import IPv4Address, IPv4Network
 
-from launch.remote.metrics.exposition import CONTENT_TYPE, exposition
+from launch.remote.metrics.exposition import CONTENT_TYPE, exposition, samples
 from launch.remote.metrics.head_metrics import head_metrics
 from launch.remote.metrics.http_page import listen, serve
+from launch.remote.metrics.monitor_sender import MonitorSender
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from launch.remote.metrics.metrics_records import ClusterFacts
+    from collections.abc import Callable
+
+    from launch.remote.metrics.metrics_records import ClusterFacts, SendingState
 
 __all__ = ["Page", "main", "own_address"]
 
@@ -44,14 +48,19 @@ def own_address(subnet: str) -> str:
 class Page:
     """The text of the metrics, made at most once in :data:`FRESH_S`."""
 
-    def __init__(self, folder: str, cluster: ClusterFacts) -> None:
-        self._folder, self._cluster = folder, cluster
+    def __init__(
+        self,
+        folder: str,
+        cluster: ClusterFacts,
+        sending: Callable[[], SendingState | None] = lambda: None,
+    ) -> None:
+        self._folder, self._cluster, self._sending = folder, cluster, sending
         self._text, self._made = b"", -FRESH_S
 
     def __call__(self) -> bytes:
         """Return the text."""
         if time.monotonic() - self._made >= FRESH_S:
-            text = exposition([head_metrics(self._folder, time.time())], self._cluster)
+            text = exposition([head_metrics(self._folder, time.time())], self._cluster, self._sending())
             self._text, self._made = text.encode("utf-8", "replace"), time.monotonic()
         return self._text
 
@@ -79,8 +88,12 @@ def main(arguments: list[str]) -> int:
     sys.stderr.write(f"serves http://{address}:{port}/metrics\n")
     folder = os.path.expanduser("~/.ranklift")
     known = set(_versions(folder))
+    sender = MonitorSender(
+        lambda sending: samples([head_metrics(folder, time.time())], cluster, sending), f"{address}:{port}"
+    )
+    sender.start()
     with listener:
-        page = Page(folder, cluster)
+        page = Page(folder, cluster, lambda: sender.state)
         serve(listener, page, CONTENT_TYPE, until=lambda: not known.issuperset(_versions(folder)))
     return 0
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from launch.remote.metrics.metrics_records import ClusterFacts, HeadMetrics, JobMetrics
+from launch.remote.metrics.metrics_records import ClusterFacts, HeadMetrics, JobMetrics, SendingState
 from launch.remote.sample.sample_records import GpuSample, LiveNode, LiveRank
 
-__all__ = ["NOW", "cluster", "gpu", "head", "job", "node", "rank"]
+__all__ = ["NOW", "cluster", "gpu", "head", "job", "node", "rank", "sending"]
 
 NOW = 1_700_000_000.0
 
@@ -94,3 +94,9 @@ def cluster(**fields: Any) -> ClusterFacts:
         **fields,
     }
     return cast("ClusterFacts", made)
+
+
+def sending(**fields: Any) -> SendingState:
+    """A node that has sent for a while, and lost a minute of it."""
+    made = {"accepted": True, "sent": 5150, "dropped": 103, "last_sent": NOW - 20, **fields}
+    return cast("SendingState", made)

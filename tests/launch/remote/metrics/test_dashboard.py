@@ -14,6 +14,10 @@ NOT_SHOWN = {
     "ranklift_job_created_timestamp_seconds",
     "ranklift_job_ended_timestamp_seconds",
     "ranklift_job_exit_status",
+    "ranklift_monitor_last_sent_timestamp_seconds",
+    "ranklift_monitor_samples_dropped_total",
+    "ranklift_monitor_samples_sent_total",
+    "ranklift_monitor_up",
 }
 """What a table or an alert would use, and no panel does."""
 

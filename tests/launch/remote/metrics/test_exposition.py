@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from launch.remote.metrics.exposition import exposition
+from launch.remote.metrics.exposition import exposition, samples
 from launch.remote.metrics.families import FAMILIES, NAMES
-from tests.launch.remote.metrics.known_heads import NOW, cluster, gpu, head, job, node, rank
+from tests.launch.remote.metrics.known_heads import NOW, cluster, gpu, head, job, node, rank, sending
 
 GOLDEN = Path(__file__).parent / "golden" / "metrics.txt"
 LINE = re.compile(
@@ -39,7 +39,7 @@ def series(text: str) -> dict[str, float]:
 
 
 def test_is_the_text_that_was_reviewed() -> None:
-    text = exposition([head(RUNNING, ENDED, WAITING)], cluster())
+    text = exposition([head(RUNNING, ENDED, WAITING)], cluster(), sending())
     if os.environ.get("WRITE_GOLDEN"):
         GOLDEN.write_text(text)
     assert text == GOLDEN.read_text()
@@ -51,6 +51,22 @@ def test_the_reviewed_text_has_every_family_with_help_and_type_once() -> None:
         named = [line.split()[2] for line in lines if line.startswith(f"# {kind} ")]
         assert named == [family.name for family in FAMILIES]
     assert {re.split("[{ ]", name)[0] for name in series(GOLDEN.read_text())} == NAMES
+
+
+def test_samples_are_what_the_text_has_without_its_escapes() -> None:
+    given = ([head(RUNNING, ENDED, WAITING)], cluster(), sending())
+    found = samples(*given)
+    assert [value for _, _, value in found] == list(series(exposition(*given)).values())
+    names = [dict(labels)["name"] for name, labels, _ in found if name == "ranklift_job_info"]
+    assert names[-1] == 'a "job" of\nC:\\'
+    assert [name for name, _, _ in found] == [re.split("[{ ]", one)[0] for one in series(exposition(*given))]
+
+
+def test_a_node_that_sends_nothing_elsewhere_has_no_metrics_of_that() -> None:
+    assert not any("_monitor_" in name for name in series(exposition([head(RUNNING)], cluster())))
+    never = series(exposition([], None, sending(accepted=False, last_sent=None)))
+    assert never["ranklift_monitor_up"] == 0
+    assert "ranklift_monitor_last_sent_timestamp_seconds" not in never
 
 
 def test_samples_of_more_than_15_seconds_are_left_out() -> None:
@@ -107,6 +123,6 @@ def test_the_longest_wait_is_that_of_the_oldest_queued_job() -> None:
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_names_are_those_of_prometheus_conventions(family: object) -> None:
     name, kind = family.name, family.type  # type: ignore[attr-defined]
-    assert re.fullmatch(r"ranklift_(cluster|queue|job|node|rank)_[a-z_]+", name)
+    assert re.fullmatch(r"ranklift_(cluster|queue|job|node|rank|monitor)_[a-z_]+", name)
     assert name.endswith("_total") == (kind == "counter")
     assert not re.search(r"_(ms|kib|mib|gib|mb|gb|percent|pct|permille|milliwatts|hours|minutes)\b", name)
