@@ -17,6 +17,7 @@ __all__ = [
     "IDENTITY_TAG",
     "IDLE_TAG",
     "METRICS_TAG",
+    "MONITOR_TAG",
     "NFS_TAG",
     "OFFER_UNKNOWN",
     "OWN_TAGS",
@@ -26,6 +27,7 @@ __all__ = [
     "cluster_name",
     "data_group_name",
     "is_own_data",
+    "monitor_name",
     "network_name",
     "own_uuid",
     "right_on",
@@ -48,6 +50,9 @@ NFS_TAG = "ranklift-nfs"
 METRICS_TAG = "ranklift-metrics-port"
 """Tag of the scale set with the port at which its nodes serve metrics since their first boot."""
 
+MONITOR_TAG = "ranklift-monitor"
+"""Tag of the scale set with the address at Azure Monitor to which its nodes send their metrics."""
+
 IDENTITY_TAG = "ranklift-identity"
 """Tag of the scale set with its identity's client id, which chooses among several identities of a machine:
 a policy of the subscription may add some."""
@@ -60,7 +65,10 @@ AGENT_TAG, AGENT = "ranklift-agent", "2"
 does. The agent of a set without it writes the capacity to stop idle nodes; from 2 on it deletes them."""
 
 OWN_TAGS = frozenset(
-    {AGENT_TAG, STACK_TAG, TTL_TAG, IDLE_TAG, NFS_TAG, METRICS_TAG, IDENTITY_TAG, STOPPED_TAG}
+    {
+        *(AGENT_TAG, STACK_TAG, TTL_TAG, IDLE_TAG, NFS_TAG),
+        *(METRICS_TAG, MONITOR_TAG, IDENTITY_TAG, STOPPED_TAG),
+    }
 )
 """Tags of the program and the nodes, which the user therefore cannot set."""
 
@@ -113,6 +121,20 @@ def is_own_data(stack: str, resource_id: str | None) -> bool:
     True
     """
     return f"/resourcegroups/{data_group_name(stack)}/" in (resource_id or "").lower()
+
+
+def monitor_name(stack: str) -> str:
+    """Return the name of the stack's Azure Monitor workspace, and of its endpoint and rule.
+
+    It is shorter than the cluster's name may be: Azure makes host names of it.
+
+    >>> monitor_name("dev"), monitor_name("a" * 40)
+    ('ranklift-dev', 'ranklift-aaaaaaaaaaaaaaaaaaaaaaaa-fbe194')
+    """
+    name = cluster_name(stack)
+    if len(name) <= _LONGEST:
+        return name
+    return f"{name[: _LONGEST - 7].rstrip('-')}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
 
 
 def network_name(stack: str) -> str:

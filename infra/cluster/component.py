@@ -82,6 +82,13 @@ class TrainingCluster(pulumi.ComponentResource):
             shared = KINDS[config.shared.kind].build(site)
             more["nfsMount"] = folder = shared.source
             used += shared.ready
+        monitor_url = None
+        if config.monitor and identity is not None:
+            from infra.cluster.monitor import build_monitor
+
+            monitor = build_monitor(place, identity)
+            monitor_url = monitor.rule_url
+            more |= {"monitorWorkspaceId": monitor.workspace_id, "monitorQueryUrl": monitor.query_endpoint}
         nodes = build_scale_set(
             place,
             config,
@@ -89,6 +96,7 @@ class TrainingCluster(pulumi.ComponentResource):
             frontend.pool_id if frontend else None,
             NodeAccess(_cloud_config(stack, config, cluster, host, folder), authorized_keys, tuple(used)),
             identity,
+            monitor_url=monitor_url,
             keeps_document=not changed,
         )
         if identity is not None and (config.ttl_hours is not None or config.idle_stop_minutes is not None):

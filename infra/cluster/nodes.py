@@ -49,7 +49,7 @@ from infra.cluster.network import NodeNetwork
 from infra.config.cluster_config import ClusterConfig
 from infra.config.limits import spot_price
 from infra.config.replacing import BY_PROGRAM
-from infra.naming import AGENT, AGENT_TAG, IDENTITY_TAG, IDLE_TAG, METRICS_TAG, NFS_TAG, TTL_TAG
+from infra.naming import AGENT, AGENT_TAG, IDENTITY_TAG, IDLE_TAG, METRICS_TAG, MONITOR_TAG, NFS_TAG, TTL_TAG
 
 if TYPE_CHECKING:  # its Pulumi package takes time to import, and plain clusters have no identity
     from infra.cluster.identity import Identity
@@ -94,12 +94,14 @@ def build_scale_set(
     access: NodeAccess,
     identity: Identity | None = None,
     *,
+    monitor_url: pulumi.Output[str] | None = None,
     keeps_document: bool = True,
 ) -> VirtualMachineScaleSet:
     """Make the scale set. A changed ``nodeCount`` changes ``sku.capacity`` alone.
 
     ``customData`` counts only when the set is created: a newer template must neither replace running nodes
     nor make later nodes differ from them. So does the tag with the version of the agent, which is in it.
+    ``monitor_url`` reaches running nodes, which send their metrics there.
     ``keeps_document`` is off in the update that replaces the set: Pulumi (3.232) resets ignored properties
     inside another one to their old values in the new resource, too.
     """
@@ -115,6 +117,7 @@ def build_scale_set(
             **live_tags(config),
             AGENT_TAG: AGENT,
             **({} if identity is None else {IDENTITY_TAG: identity.client_id}),
+            **({} if monitor_url is None else {MONITOR_TAG: monitor_url}),
         },
         identity=VirtualMachineScaleSetIdentityArgs(
             type=ResourceIdentityType.USER_ASSIGNED, user_assigned_identities=[identity.id]

@@ -86,6 +86,8 @@ class ClusterConfig:
     """Minutes without a job after which the nodes set the capacity to 0."""
     metrics_port: int | None = None
     """TCP port at which each node serves metrics inside the virtual network; None: nothing listens."""
+    monitor: bool = False
+    """The nodes also send these metrics to an Azure Monitor workspace of the stack."""
     os_disk_gib: int = OS_DISK_GIB
     """Of a managed OS disk."""
     ephemeral_os_disk: bool = False
@@ -122,7 +124,8 @@ class ClusterConfig:
         everything in a subscription, and a plain cluster should not ask for that.
         """
         ends_itself = self.ttl_hours is not None or self.idle_stop_minutes is not None
-        return self.storage != "none" or self.container_registry is not None or ends_itself
+        uses_data = self.storage != "none" or self.container_registry is not None
+        return uses_data or ends_itself or self.monitor
 
     @property
     def slots(self) -> int:

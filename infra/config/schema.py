@@ -91,6 +91,7 @@ def parse(settings: Mapping[str, object], *, today: date | None = None) -> Clust
         ttl_hours=read.guard("ttlHours", limits.ttl_hours),
         idle_stop_minutes=read.guard("idleStopMinutes", limits.idle_stop_minutes),
         metrics_port=read.perhaps("metricsPort", network_settings.metrics_port),
+        monitor=read.optional("monitor", readers.boolean, False),
         os_disk_gib=read.optional("osDiskGib", limits.os_disk_gib, limits.OS_DISK_GIB),
         ephemeral_os_disk=read.optional("ephemeralOsDisk", readers.boolean, False),
         zone=read.perhaps("zone", readers.zone),
@@ -103,6 +104,7 @@ def parse(settings: Mapping[str, object], *, today: date | None = None) -> Clust
         storage_settings.mismatches,
         bare_image.mismatches,
         _without_local_disk,
+        _without_metrics,
     ]
     _raise([error for look in mismatches for error in look(config, read)])
     return config
@@ -135,6 +137,16 @@ def _without_local_disk(config: ClusterConfig, settings: Settings) -> Iterator[I
             "true",
             f"needs a local disk, and none is known for {config.size.name}",
             "remove it: the operating system is then on a managed disk",
+        )
+
+
+def _without_metrics(config: ClusterConfig, settings: Settings) -> Iterator[InputError]:
+    if config.monitor and config.metrics_port is None:
+        yield InputError(
+            f"{KEY}monitor",
+            str(settings.all["monitor"]),
+            f"needs {KEY}metricsPort: the service that serves the nodes' metrics there is what sends them",
+            f"set {KEY}metricsPort as well, like 9500, or remove {KEY}monitor",
         )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from infra.cluster.shared.registry import KINDS
 from infra.config.cluster_config import ClusterConfig
-from infra.naming import cluster_name, data_group_name, network_name, subnet_name
+from infra.naming import cluster_name, data_group_name, monitor_name, network_name, subnet_name
 from infra.preflight.meters import ADDRESS, NAT, Part, endpoint_parts, os_disk
 
 __all__ = ["NODE", "Machines", "machines_of", "parts", "server_name"]
@@ -38,6 +38,7 @@ def parts(stack: str, config: ClusterConfig, disks: Sequence[int] = ()) -> tuple
         *_os_disks(config, disks),
         *_network(stack, config),
         *_storage(name, config),
+        *_monitor(stack, config),
         *(KINDS[config.shared.kind].parts(name, config) if config.shared else ()),
         Part(what="resource group", name=name),
         *([Part(what="resource group", name=data_group_name(stack))] if config.owns_data else []),
@@ -83,6 +84,20 @@ def _network(stack: str, config: ClusterConfig) -> list[Part]:
             Part(what="public IP address", name=f"{name}-lb-ip", billing="meter", meter=ADDRESS),
         ]
     return made
+
+
+def _monitor(stack: str, config: ClusterConfig) -> list[Part]:
+    if not config.monitor:
+        return []
+    # learn.microsoft.com prometheus-metrics-overview: billed by what comes in and by queries, storage is
+    # free. What the price list calls it is not known here, and how much comes in depends on the jobs.
+    note = "by samples sent and by queries"
+    name = monitor_name(stack)
+    return [
+        Part(what="Azure Monitor workspace", name=name, billing="unknown", note=note),
+        Part(what="data collection endpoint", name=name),
+        Part(what="data collection rule", name=name),
+    ]
 
 
 def _storage(name: str, config: ClusterConfig) -> list[Part]:

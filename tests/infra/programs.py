@@ -53,6 +53,7 @@ CONFIGURATIONS: Mapping[str, Mapping[str, str]] = {
         "ttlHours": "72",
         "idleStopMinutes": "45",
         "metricsPort": "9500",
+        "monitor": "true",
         "tags": '{"team": "vision"}',
     },
     "mi300x-idle-stop": {

@@ -77,6 +77,12 @@ class Engine(mocks.Mocks):
             made["identity"] = inputs["identity"] | {"userAssignedIdentities": {own: {} for own in ids}}
         if args.typ.endswith(":StorageAccount"):
             made["primaryEndpoints"] = {"blob": f"https://{inputs['accountName']}.blob.core.windows.net/"}
+        if args.typ.endswith(":AzureMonitorWorkspace"):
+            made["metrics"] = {"prometheusQueryEndpoint": "https://own.prometheus.monitor.azure.com"}
+        if args.typ.endswith(":DataCollectionEndpoint"):
+            made["metricsIngestion"] = {"endpoint": "https://own.metrics.ingest.monitor.azure.com"}
+        if args.typ.endswith(":DataCollectionRule"):
+            made["immutableId"] = "dcr-1"
         if args.typ.endswith(":NetworkInterface"):
             made["ipConfigurations"] = [{"name": "primary", "privateIPAddress": "10.0.0.4"}]
         made["name"] = next((inputs[key] for key in NAMES if key in inputs), None)

@@ -171,13 +171,16 @@ def test_no_disk_can_be_downloaded(program: Program) -> None:
 NODES = ("ServicePrincipal", "PRINCIPAL")
 
 
-def test_rights_are_on_one_container_the_given_registry_or_the_nodes_own_group(program: Program) -> None:
+def test_rights_are_on_one_container_the_given_registry_a_rule_or_the_nodes_own_group(
+    program: Program,
+) -> None:
     """None is on a scale set, which its nodes may delete: the right would go with it, and break a refresh."""
     for assignment in program.all("RoleAssignment"):
         scope = assignment["scope"]
         container = "/blobServices/default/containers/"
         own = "/resourceGroups/ranklift-dev"
-        assert scope == REGISTRY or scope.endswith((f"{container}data", f"{container}results", own))
+        rule = "/dataCollectionRules/ranklift-dev"
+        assert scope == REGISTRY or scope.endswith((f"{container}data", f"{container}results", own, rule))
         operators = program.settings.get("dataOperators", "").split(",") if "/containers/" in scope else []
         who = ("User", assignment["principalId"]) if assignment["principalId"] in operators else NODES
         assert (assignment["principalType"], assignment["principalId"]) == who
@@ -203,9 +206,33 @@ def test_who_asks_for_nothing_needs_no_right_to_hand_out_rights(program: Program
     rights = {"RoleAssignment", "RoleDefinition", "UserAssignedIdentity"} & {
         kind_of(n) for n in program.resources
     }
-    asks = {"storage", "ttlHours", "idleStopMinutes"} & set(program.settings)
+    asks = {"storage", "ttlHours", "idleStopMinutes", "monitor"} & set(program.settings)
     assert bool(rights) is bool(asks)
     assert ("identity" in program.only("VirtualMachineScaleSet")) is bool(asks)
+
+
+def test_the_nodes_may_send_metrics_to_their_own_rule_and_do_nothing_else_at_azure_monitor(
+    program: Program,
+) -> None:
+    made = [name for name in program.resources if ":monitor:" in name.split()[0]]
+    publisher = "3913510d-42f4-4e42-8a64-420c390055eb"
+    rights = [one for one in program.all("RoleAssignment") if one["roleDefinitionId"].endswith(publisher)]
+    tag = program.only("VirtualMachineScaleSet")["tags"].get("ranklift-monitor")
+    if "monitor" not in program.settings:
+        assert (made, rights, tag) == ([], [], None)
+        return
+    (workspace,) = program.all("AzureMonitorWorkspace")
+    (rule,) = program.all("DataCollectionRule")
+    (right,) = rights
+    group = "/subscriptions/s/resourceGroups/ranklift-dev/providers"
+    assert right["scope"] == f"{group}/Microsoft.Insights/dataCollectionRules/ranklift-dev"
+    (target,) = rule["destinations"]["monitoringAccounts"]
+    assert target["accountResourceId"] == f"{group}/Microsoft.Monitor/accounts/ranklift-dev"
+    assert workspace["azureMonitorWorkspaceName"] == "ranklift-dev"
+    assert rule["dataFlows"] == [
+        {"streams": ["Microsoft-PrometheusMetrics"], "destinations": [target["name"]]}
+    ]
+    assert tag == "https://own.metrics.ingest.monitor.azure.com/dataCollectionRules/dcr-1"
 
 
 # -- the nodes --------------------------------------------------------------------------------------------

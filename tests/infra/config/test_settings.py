@@ -77,6 +77,8 @@ def test_pulling_from_a_registry_takes_an_identity() -> None:
         ("ttlHours", "1e300", "is more than ten years", "like 48"),
         ("ttlHours", "two days", "not a number of hours", "like 48"),
         ("idleStopMinutes", "4", "too short", "5 or more"),
+        ("monitor", "true", "needs ranklift:metricsPort", "set ranklift:metricsPort as well"),
+        ("monitor", "yes please", "neither true nor false", "true or false"),
         ("metricsPort", "80", "not a port that an ordinary user may serve", "1024 to 65535"),
         ("metricsPort", "65536", "not a port that an ordinary user may serve", "1024 to 65535"),
         ("metricsPort", "http", "not a whole number", "1024 to 65535"),
