@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
+from launch.client.debug import debug_job
 from launch.client.events import JobState
 from launch.job.spec import JobSpec, Kind
 from tests.environments.in_containers import ContainerNodes, assert_nothing_left, runners_of
@@ -170,6 +172,36 @@ def _failed(nodes: ContainerNodes, spec: JobSpec) -> JobState:
     state, _ = nodes.run(spec)
     assert state.state == "FAILED"
     return state
+
+
+class TestHangs:
+    SCRIPT = """
+import os, time
+class World:
+    barrier = staticmethod(time.sleep)
+def main():
+    print("ready", flush=True)
+    if os.environ["RANK"] == "1":
+        load_batch()
+    World().barrier(3600)
+def load_batch():
+    time.sleep(3600)
+main()
+"""
+
+    @KINDS
+    def test_the_stacks_of_ranks_in_the_image_are_read(self, nodes: ContainerNodes, kind: Kind) -> None:
+        nodes.code("hang.py", self.SCRIPT)
+        for node in nodes.nodes:
+            (nodes.folder / node.name / "py-spy").symlink_to(Path(sys.executable).parent / "py-spy")
+        job = start(nodes, JobSpec("t", kind, ("hang.py",), processes_per_node=1, snapshot="code"))
+        ready(job, 3)
+        found = debug_job(job.job, nodes.head, remote="hash", py_spy="py-spy")
+        nodes.cancel(job.job)
+        assert (found.kind, found.ranks_at_fault, found.notes) == ("missing-rank", (1,), ()), found
+        assert found.verdict == (
+            "2 ranks wait in barrier at hang.py:9; rank 1 on node000001 is in load_batch at hang.py:11"
+        )
 
 
 class TestMpi:

@@ -29,6 +29,7 @@ __all__ = [
     "end_idle_launcher",
     "has_children",
     "kill",
+    "members",
     "runners_of_job",
     "signal_descendants",
     "spawn",
@@ -145,6 +146,21 @@ def _parents() -> dict[int, int]:
         if state not in (b"Z", b"X"):
             parents[int(entry)] = int(parent)
     return parents
+
+
+def members(containers: Collection[bytes]) -> dict[int, bytes]:
+    """Return the processes in containers, which their control groups name by id, each with that id."""
+    found: dict[int, bytes] = {}
+    for entry in os.listdir("/proc") if containers else ():
+        if not entry.isdigit():
+            continue
+        try:
+            with open(f"/proc/{entry}/cgroup", "rb") as file:
+                groups = file.read()
+        except OSError:
+            continue
+        found.update((int(entry), name) for name in containers if name in groups)
+    return found
 
 
 def descendants(root: int) -> list[int]:

@@ -126,6 +126,8 @@ DEBUG_LATE_S = 2.0
 """Wait beyond that limit, after which a runner kills the process that looks."""
 DEBUG_ANSWER_S = DEBUG_CHILD_S + DEBUG_LATE_S + 1.5
 """Limit for the reports of all nodes; the verdict names those that have not come."""
+DEBUG_UNHEARD_S = 1.5 * BEAT_S
+"""Silence of a runner, which sends a beat every BEAT_S, after which its report is not waited for."""
 DEBUG_STEP_S = DEBUG_ANSWER_S + 3.0
 """Limit for the head's answer to ``debug``: a supervisor looks for requests several times a second."""
 DEBUG_PIECE, DEBUG_PIECES = 48 << 10, 4

@@ -48,6 +48,7 @@ class Collection:
                 "per_node": int(per_node),
                 "ranks": [],
                 "pids": [],
+                "containers": [],
             }
             channel.send(frames.DEBUG, order)
 
@@ -79,22 +80,42 @@ class Collection:
             self._reasons[self._names[channel.node]] = problem
 
     def is_over(self, now: float) -> bool:
-        """Return whether every runner has answered, or its time is over."""
+        """Return whether every runner has answered that is there to answer, or their time is over."""
         if now - self.begun > timing.DEBUG_ANSWER_S:
             return True
-        return not any(channel.is_open and channel.unended for channel in self._asked.values())
+        return not any(
+            channel.is_open and channel.unended and not _is_unheard(channel, now)
+            for channel in self._asked.values()
+        )
 
     @property
     def reports(self) -> dict[str, list[NodeFacts]]:
         """The reports of each node."""
         return self._reports
 
-    def unanswered(self) -> dict[str, str]:
+    def unanswered(self, now: float) -> dict[str, str]:
         """Return by node why it, or one of its runners, has not reported."""
-        why = f"it did not report within {timing.DEBUG_ANSWER_S:g} s"
-        late = {
-            self._names[channel.node]: why if channel.is_open else "its runner is gone"
-            for channel in self._asked.values()
-            if channel.unended
-        }
-        return {**self._reasons, **late}
+        reasons = dict(self._reasons)
+        for channel in self._late:
+            if not channel.is_open:
+                why = "its runner is gone"
+            elif _is_unheard(channel, now):
+                why = f"nothing has come from it for {now - channel.last_heard:.0f} s"
+            else:
+                why = f"it did not report within {timing.DEBUG_ANSWER_S:g} s"
+            reasons[self._names[channel.node]] = why
+        return reasons
+
+    def unheard(self, now: float) -> dict[str, int]:
+        """Return the seconds since anything has come from nodes that have not reported, where those are too
+        many for a runner that lives."""
+        found = [channel for channel in self._late if channel.is_open and _is_unheard(channel, now)]
+        return {self._names[channel.node]: int(now - channel.last_heard) for channel in found}
+
+    @property
+    def _late(self) -> list[Channel]:
+        return [channel for channel in self._asked.values() if channel.unended]
+
+
+def _is_unheard(channel: Channel, now: float) -> bool:
+    return now - channel.last_heard > timing.DEBUG_UNHEARD_S

@@ -21,11 +21,17 @@ _CHUNK = 65536
 
 
 class DebugChild:
-    """A child that reports on the ``running`` ranks, by their pids; :meth:`step` is called over and over."""
+    """A child that reports on the ``running`` ranks, by their pids; :meth:`step` is called over and over.
 
-    def __init__(self, payload: bytes, running: dict[int, int]) -> None:
+    ``started_in`` returns what a daemon has started the rank of a pid in, None where none does.
+    """
+
+    def __init__(
+        self, payload: bytes, running: dict[int, int], started_in: Callable[[int], str] | None = None
+    ) -> None:
         order: DebugOrder = frames.unpack(payload)
         order["ranks"], order["pids"] = list(running), list(running.values())
+        order["containers"] = [started_in(pid) if started_in else "" for pid in running.values()]
         self._request = order["request"]
         self._until = time.monotonic() + timing.DEBUG_CHILD_S + timing.DEBUG_LATE_S
         self._output = bytearray()

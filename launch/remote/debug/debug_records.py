@@ -79,6 +79,8 @@ class ProcessFacts(TypedDict):
     """Processor time of all its threads between the first look and the last."""
     switches: int
     """Voluntary context switches of its main thread between the first look and the last."""
+    received: int
+    """Bytes that its connections to other machines have received between the first look and the last."""
     threads: list[ThreadStack]
     """Of a Python process, the main thread first; none where no stack could be read."""
     later: list[Look]
@@ -166,6 +168,9 @@ class DebugFacts(TypedDict):
     nodes: dict[str, list[NodeFacts]]
     unanswered: dict[str, str]
     """By node, why it has not reported, or not for all its ranks."""
+    unheard_s: dict[str, int]
+    """Seconds since anything has come from a node that has not reported, where a runner that lives would have
+    sent something."""
     per_node: bool
     """Whether the job has one rank a node, the user's own launcher, whose processes are the ranks."""
 
@@ -195,6 +200,9 @@ class DebugOrder(TypedDict):
     """1 where a rank is the user's own launcher, whose processes are the job's ranks."""
     ranks: list[int]
     pids: list[int]
+    containers: list[str]
+    """Of each rank, what a daemon has started it in: ``docker:`` and the container's id; empty where its
+    processes descend from its pid."""
 
 
 class Stacks(TypedDict):

@@ -58,7 +58,8 @@ def request_debug(job: str, py_spy: str) -> DebugAnswer:
             return answer
         state = folder.state()
         if state["state"] in job_dir.TERMINAL:
-            raise NotDebugged(f"job {job} ended meanwhile: {state['state']}")
+            why = f"{state['state']}, {state['reason']}" if state["reason"] else state["state"]
+            raise NotDebugged(f"job {job} ended meanwhile: {why}")
     raise NotDebugged(f"the supervisor of job {job} did not answer within {timing.DEBUG_STEP_S:g} s")
 
 

@@ -40,14 +40,14 @@ def request_record(environ: dict[str, str], rank: int) -> None:
                     os.close(pipe)
 
 
-def read_record(environ: dict[str, str], rank: int) -> list[Collective]:
-    """Return the newest collective in a rank's file, as a list of one; empty without a file that can be
-    used."""
+def read_record(environ: dict[str, str], rank: int, since: float = 0.0) -> list[Collective]:
+    """Return the newest collective in a rank's file, as a list of one; empty without a file that can be used:
+    one written before the time ``since`` is an earlier job's."""
     for name in _FILES:
         if environ.get(name):
             with suppress(OSError):
                 with open(f"{environ[name]}{rank}", "rb") as file:
-                    data = file.read(_LARGEST)
+                    data = file.read(_LARGEST) if os.fstat(file.fileno()).st_mtime >= since else b""
                 return newest_collective(data)
     return []
 

@@ -144,7 +144,8 @@ class HangWatch:
             },
             "printed": sorted(rank for rank, at in self._printed.items() if at > collection.begun),
             "nodes": collection.reports,
-            "unanswered": collection.unanswered(),
+            "unanswered": collection.unanswered(now),
+            "unheard_s": collection.unheard(now),
             "per_node": bool(self._order.plan["per_node"]),
         }
 

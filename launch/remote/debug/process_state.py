@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import struct
+from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from launch.remote.debug.debug_records import Unsent
 
-__all__ = ["ProcessState", "environ_of", "environ_rank", "read_state", "stuck_sockets", "unsent_of"]
+__all__ = [
+    "ProcessState",
+    "environ_of",
+    "environ_rank",
+    "read_state",
+    "sockets_of",
+    "started_at",
+    "stuck_sockets",
+    "unsent_of",
+]
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _ESTABLISHED = ("01", "04", "09")
@@ -46,6 +57,14 @@ def read_state(pid: int, proc: str = "/proc") -> ProcessState | None:
             switches = int(line.split()[1])
     function = _try(f"{proc}/{pid}/wchan").strip()
     return ProcessState(name, fields[0], cpu_ms, switches, "" if function == "0" else function)
+
+
+def started_at(pid: int, proc: str = "/proc") -> float:
+    """Return when a process began, in seconds since the epoch, a second early at most; 0 where that cannot be
+    read."""
+    boot = re.search(r"^btime (\d+)$", _try(f"{proc}/stat"), re.MULTILINE)
+    fields = _try(f"{proc}/{pid}/stat").rpartition(")")[2].split()
+    return int(boot[1]) + int(fields[19]) // _TICKS if boot and fields else 0.0
 
 
 def environ_of(pid: int, proc: str = "/proc") -> dict[str, str]:
@@ -89,22 +108,24 @@ def stuck_sockets(proc: str = "/proc") -> dict[str, Unsent]:
     return found
 
 
-def unsent_of(pid: int, stuck: dict[str, Unsent], proc: str = "/proc") -> list[Unsent]:
-    """Return those of the connections that a process has open."""
-    if not stuck:
-        return []
-    found: list[Unsent] = []
+def sockets_of(pid: int, proc: str = "/proc") -> set[str]:
+    """Return the inodes of the sockets that a process has open."""
+    found: set[str] = set()
     try:
         names = os.listdir(f"{proc}/{pid}/fd")[:_FILES]
     except OSError:
-        return []
+        return found
     for name in names:
-        try:
+        with suppress(OSError):
             target = os.readlink(f"{proc}/{pid}/fd/{name}")
-        except OSError:
-            continue
-        if target.startswith("socket:[") and target[8:-1] in stuck:
-            found.append(stuck[target[8:-1]])
+            if target.startswith("socket:["):
+                found.add(target[8:-1])
+    return found
+
+
+def unsent_of(sockets: set[str], stuck: dict[str, Unsent]) -> list[Unsent]:
+    """Return those of the stuck connections that are among a process's ``sockets``."""
+    found = [stuck[inode] for inode in sockets & stuck.keys()]
     return sorted(found, key=lambda one: (one["address"], one["port"]))[:_MOST]
 
 

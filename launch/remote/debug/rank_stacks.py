@@ -20,10 +20,13 @@ from launch.remote.debug.process_state import (
     environ_of,
     environ_rank,
     read_state,
+    sockets_of,
+    started_at,
     stuck_sockets,
     unsent_of,
 )
 from launch.remote.debug.python_stacks import PySpy
+from launch.remote.debug.tcp_counters import received_bytes
 from launch.remote.health.sysfs import has_nvidia_driver
 
 TYPE_CHECKING = False
@@ -51,6 +54,7 @@ class _Watched:
             "kernel_function": first.kernel_function,
             "cpu_ms": 0,
             "switches": 0,
+            "received": 0,
             "threads": [],
             "later": [],
             "problem": "",
@@ -69,8 +73,9 @@ class _Watched:
         elif threads:
             self.facts["later"].append({"frames": threads[0]["frames"]})
 
-    def end(self, stuck: dict[str, Unsent]) -> None:
-        """Complete the facts with what has changed since the first look."""
+    def end(self, stuck: dict[str, Unsent], received: dict[str, int]) -> None:
+        """Complete the facts with what has changed since the first look; ``received`` are the bytes since, by
+        socket."""
         last = read_state(self.pid)
         if last is None:
             self.facts["state"] = "gone"
@@ -79,7 +84,9 @@ class _Watched:
         facts["cpu_ms"], facts["switches"] = last.cpu_ms - first.cpu_ms, last.switches - first.switches
         if facts["state"] == "D" and last.state != "D":
             facts["state"] = last.state  # it was in the kernel for a moment
-        facts["unsent"] = unsent_of(self.pid, stuck)
+        sockets = sockets_of(self.pid) if stuck or received else set()
+        facts["unsent"] = unsent_of(sockets, stuck)
+        facts["received"] = sum(received[inode] for inode in sockets & received.keys())
 
 
 def main(order: str) -> int:
@@ -97,9 +104,9 @@ def _collect(order: DebugOrder) -> NodeFacts:
     limit = begun + timing.DEBUG_CHILD_S
     problems: list[str] = []
     ports = PortCounters() if order["node"] else None
-    by_rank = _watched(order)
+    by_rank = _watched(order, problems)
     watched = [one for its in by_rank.values() for one in its]
-    spy = PySpy(order["py_spy"])
+    spy, before = PySpy(order["py_spy"]), received_bytes()
     environs = {rank: environ_of(its[-1].pid) for rank, its in by_rank.items() if its}
     for rank, environ in environs.items():
         request_record(environ, rank)
@@ -108,9 +115,10 @@ def _collect(order: DebugOrder) -> NodeFacts:
         for one in watched:
             if not look or one.facts["threads"]:
                 one.look(spy, limit)
-    stuck = stuck_sockets()
+    stuck, after = stuck_sockets(), received_bytes()
+    received = {inode: count - before[inode] for inode, count in after.items() if inode in before}
     for one in watched:
-        one.end(stuck)
+        one.end(stuck, received)
     looked = time.monotonic() - begun
     found: NodeFacts = {
         "looked_ms": int(looked * 1000),
@@ -118,7 +126,7 @@ def _collect(order: DebugOrder) -> NodeFacts:
             {
                 "rank": rank,
                 "processes": [one.facts for one in its],
-                "collective": read_record(environs.get(rank, {}), rank),
+                "collective": read_record(environs.get(rank, {}), rank, started_at(its[0].pid) if its else 0),
             }
             for rank, its in sorted(by_rank.items())
         ],
@@ -149,11 +157,16 @@ def _ras(environs: dict[int, dict[str, str]], limit: float, problems: list[str])
         return []
 
 
-def _watched(order: DebugOrder) -> dict[int, list[_Watched]]:
+def _watched(order: DebugOrder, problems: list[str]) -> dict[int, list[_Watched]]:
     """Return the processes of each rank: of a launcher of the user's, those of each RANK that it has set."""
     by_rank: dict[int, list[_Watched]] = {}
-    for rank, pid in zip(order["ranks"], order["pids"]):  # noqa: B905
+    for rank, pid, started_in in zip(order["ranks"], order["pids"], order["containers"]):  # noqa: B905
         below = [pid, *processes.descendants(pid)]
+        if started_in:
+            inside = _in_container(started_in)
+            below += inside
+            if not inside:
+                problems.append(f"no process of rank {rank}'s container was found ({started_in})")
         own = environ_rank(environ_of(pid))
         for one in below:
             number = environ_rank(environ_of(one)) if order["per_node"] else None
@@ -164,6 +177,12 @@ def _watched(order: DebugOrder) -> dict[int, list[_Watched]]:
             if state is not None:
                 its.append(_Watched(one, state))
     return by_rank
+
+
+def _in_container(started_in: str) -> list[int]:
+    """Return the processes that a daemon has started in a container, parents first."""
+    name = started_in.partition(":")[2].encode()
+    return sorted(processes.members([name])) if name else []
 
 
 def _bounded(facts: NodeFacts) -> str:

@@ -33,6 +33,8 @@ _TORCH = frozenset(
     }
 )
 """Functions of torch.distributed in which a rank waits for others (torch/distributed/distributed_c10d.py)."""
+_OF_TENSORS = ("item", "tolist", "cpu", "synchronize", "wait")
+"""Of the calls on the user's line, those that are not MPI's alone."""
 _LIBRARIES = (
     ("torch/distributed/", _TORCH),
     ("torch/cuda/", frozenset({"synchronize"})),
@@ -64,6 +66,9 @@ class Place(NamedTuple):
     """The user's file and line: ``train.py:88``; empty where the stack shows none."""
     inside: str
     """Function of a library, or the user's own, that the rank is in."""
+    is_mpi: bool = False
+    """Whether the operation is a call into C on the user's own line that is MPI's, which waits without a
+    pause."""
 
     @property
     def text(self) -> str:
@@ -83,7 +88,7 @@ def place_of(frames: Sequence[StackFrame]) -> Place:
     """Return where a thread is, by its frames, the innermost first."""
     mine = next((at for at, frame in enumerate(frames) if not is_library(frame["file"])), None)
     above = frames if mine is None else frames[:mine]
-    line, inside, operation = "", "", _in_library(above)
+    line, inside, operation, is_mpi = "", "", _in_library(above), False
     if mine is not None:
         frame = frames[mine]
         line = f"{frame['file'].rpartition('/')[2]}:{frame['line']}"
@@ -91,10 +96,11 @@ def place_of(frames: Sequence[StackFrame]) -> Place:
         if not above:
             called = _CALLS.search(frame["text"])
             operation = called[1] if called else ""
+            is_mpi = bool(called) and operation.lower() not in _OF_TENSORS
     if above:
         outermost = above[-1]
         inside = f"{outermost['function']} of {short_file(outermost['file'])}"
-    return Place(operation, line, inside)
+    return Place(operation, line, inside, is_mpi)
 
 
 def _in_library(frames: Sequence[StackFrame]) -> str:
@@ -119,6 +125,7 @@ def short_file(file: str) -> str:
 
 def main_process(rank: RankFacts) -> ProcessFacts | None:
     """Return the process of a rank that computes: the first with a Python stack below wrappers, else the
-    first; None without any."""
+    first whose stacks could not be read, else the first; None without any."""
     processes = rank["processes"]
-    return next((one for one in processes if one["threads"]), processes[0] if processes else None)
+    known = [one for one in processes if one["threads"]] or [one for one in processes if one["problem"]]
+    return next(iter(known or processes), None)

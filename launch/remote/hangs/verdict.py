@@ -51,6 +51,7 @@ def judge(facts: DebugFacts) -> Verdict:
     verdict = (
         _stopped(ranks)
         or _in_kernel(ranks)
+        or _cut_off(facts, ranks)
         or _ended(facts, ranks)
         or _slow(facts, ranks)
         or _by_ras(facts, ranks)
@@ -137,11 +138,10 @@ def _stopped(ranks: Sequence[_Rank]) -> Verdict | None:
 
 
 def _in_kernel(ranks: Sequence[_Rank]) -> Verdict | None:
-    found = [rank for rank in ranks if rank.process is not None and rank.process["state"] == "D"]
+    found = [rank for rank in ranks if any(map(_hangs_in_kernel, rank.processes))]
     if not found:
         return None
-    its = found[0].process
-    assert its is not None  # noqa: S101  as filtered above
+    its = next(filter(_hangs_in_kernel, found[0].processes))
     function = its["kernel_function"] or "an unnamed function"
     verb = "hangs" if len(found) == 1 else "hang"
     text = (
@@ -149,6 +149,26 @@ def _in_kernel(ranks: Sequence[_Rank]) -> Verdict | None:
         f"{function}): a disk, a file system or a driver does not answer"
     )
     return _verdict("kernel", text, found)
+
+
+def _hangs_in_kernel(process: ProcessFacts) -> bool:
+    """Return whether a process was in state D all the time: one that reads much is often in it, and wakes."""
+    return process["state"] == "D" and process["switches"] < _WAKES
+
+
+def _cut_off(facts: DebugFacts, ranks: Sequence[_Rank]) -> Verdict | None:
+    """Judge nodes from which the head has nothing any more, whatever the others wait in."""
+    nodes = sorted(facts["unheard_s"])
+    if not nodes:
+        return None
+    seconds = max(facts["unheard_s"].values())
+    more = f" and {len(nodes) - _MOST_DEAD} more" if len(nodes) > _MOST_DEAD else ""
+    verb = "is" if len(nodes) == 1 else "are"
+    text = (
+        f"{_others(ranks, [])}{', '.join(nodes[:_MOST_DEAD])}{more} {verb} cut off or dead: nothing has come "
+        f"from there for {seconds} s"
+    )
+    return _verdict("dead-network", text, nodes=nodes)
 
 
 def _ended(facts: DebugFacts, ranks: Sequence[_Rank]) -> Verdict | None:
@@ -191,7 +211,9 @@ def _slow(facts: DebugFacts, ranks: Sequence[_Rank]) -> Verdict | None:
 def _moves(rank: _Rank) -> bool:
     if any((one.operation, one.line) != (rank.place.operation, rank.place.line) for one in rank.places):
         return True
-    return rank.process is not None and rank.process["switches"] >= _WAKES
+    if rank.process is None:
+        return False
+    return rank.process["switches"] >= _WAKES or (rank.place.is_mpi and rank.process["received"] > 0)
 
 
 def _by_ras(facts: DebugFacts, ranks: Sequence[_Rank]) -> Verdict | None:

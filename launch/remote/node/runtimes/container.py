@@ -123,6 +123,13 @@ class Container:
         """Return the processes that a signal to all ranks concerns."""
         return processes.descendants(os.getpid())
 
+    def started_in(self, pid: int) -> str:
+        """Return what a daemon has started a rank's processes in, as
+        :class:`~launch.remote.debug.debug_records.DebugOrder` has it; empty where they descend from ``pid``.
+        """
+        del pid
+        return ""
+
     def spared(self) -> set[int]:
         """Return those of them that do not get the signal, because they end with a rank."""
         return set()

@@ -185,6 +185,10 @@ class Docker(Container):
         """Return the processes in this runner's containers, and its descendants."""
         return [*_members(self._containers()), *super().list_processes()]
 
+    def started_in(self, pid: int) -> str:
+        """Return the container of a rank whose ``docker run`` is ``pid``."""
+        return f"docker:{_id_in(self._id_files.get(pid, '')).decode()}"
+
     def spared(self) -> set[int]:
         """Return every ``docker run`` whose container runs: it would pass the signal on once more, and ends
         with the container."""
@@ -249,18 +253,4 @@ def _id_in(path: str) -> bytes:
 
 def _members(containers: dict[bytes, int]) -> dict[int, int]:
     """Return the processes in the containers, each with its container's ``docker run``."""
-    found: dict[int, int] = {}
-    if not containers:
-        return found
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        try:
-            with open(f"/proc/{entry}/cgroup", "rb") as file:
-                groups = file.read()
-        except OSError:
-            continue
-        for name, pid in containers.items():
-            if name in groups:
-                found[int(entry)] = pid
-    return found
+    return {pid: containers[name] for pid, name in processes.members(containers).items()}

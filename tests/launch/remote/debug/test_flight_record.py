@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from launch.remote.debug.flight_record import newest_collective, read_record, request_record
+from launch.remote.debug.process_state import started_at
 
 
 def entry(
@@ -67,6 +68,15 @@ def test_the_file_is_found_by_the_ranks_own_variables(tmp_path: Path) -> None:
     assert read_record({"TORCH_FR_DUMP_TEMP_FILE": f"{tmp_path}/trace_"}, 3) == NEWEST
     assert read_record({"TORCH_FR_DUMP_TEMP_FILE": f"{tmp_path}/trace_"}, 4) == []
     assert read_record({}, 3) == []
+
+
+def test_the_file_of_an_earlier_job_is_not_the_ranks(tmp_path: Path) -> None:
+    file = tmp_path / "trace_3"
+    file.write_text(json.dumps(RECORD))
+    environ = {"TORCH_FR_DUMP_TEMP_FILE": f"{tmp_path}/trace_"}
+    assert read_record(environ, 3, started_at(os.getpid())) == NEWEST
+    os.utime(file, (1.0, 1.0))
+    assert read_record(environ, 3, started_at(os.getpid())) == []
 
 
 def test_a_rank_that_listens_is_asked_for_its_record(tmp_path: Path) -> None:

@@ -146,6 +146,19 @@ def test_a_runner_that_does_not_answer_is_named_after_its_time(launch: Launch) -
     assert "node000001: it did not report within" in verdict["notes"][0]
 
 
+def test_a_runner_that_sends_nothing_any_more_is_not_waited_for(launch: Launch) -> None:
+    launch.channel(1).last_heard = 0.0
+    launch.requests()
+    launch.watch.on_tick(1.0)
+    launch.answers(0, reports(culprit=None)[0])
+    launch.watch.on_tick(timing.DEBUG_UNHEARD_S - 0.1)
+    assert not Path(launch.folder.file("debug.json")).exists()
+    launch.watch.on_tick(timing.DEBUG_UNHEARD_S + 0.1)
+    answer = launch.answer()
+    assert (answer["verdict"]["kind"], answer["verdict"]["nodes"]) == ("dead-network", ["node000001"])
+    assert answer["facts"]["unanswered"] == {"node000001": "nothing has come from it for 6 s"}
+
+
 @pytest.mark.parametrize("rubbish", ["", "{", "[]", '{"ranks": 1}', "x" * 10_000])
 def test_a_runner_that_sends_rubbish_is_named_and_kept(launch: Launch, rubbish: str) -> None:
     launch.requests()

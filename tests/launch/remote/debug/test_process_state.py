@@ -13,6 +13,8 @@ from launch.remote.debug.process_state import (
     environ_of,
     environ_rank,
     read_state,
+    sockets_of,
+    started_at,
     stuck_sockets,
     unsent_of,
 )
@@ -61,8 +63,10 @@ def test_its_variables(tmp_path: Path) -> None:
 def test_connections_whose_data_is_sent_again(tmp_path: Path) -> None:
     stuck = stuck_sockets(proc(tmp_path))
     assert stuck == {"7001": {"address": "10.0.0.6", "port": 50000, "bytes": 4096, "retransmits": 6}}
-    assert unsent_of(93, stuck, str(tmp_path)) == [stuck["7001"]]
-    assert unsent_of(94, stuck, str(tmp_path)) == []
+    assert sockets_of(93, str(tmp_path)) == {"7001", "7002", "7004"}
+    assert sockets_of(94, str(tmp_path)) == set()
+    assert unsent_of({"7001", "7002"}, stuck) == [stuck["7001"]]
+    assert unsent_of({"7002"}, stuck) == []
 
 
 def test_processes_of_this_machine() -> None:
@@ -80,3 +84,12 @@ def test_processes_of_this_machine() -> None:
         finally:
             process.kill()
     assert read_state(process.pid) is None
+
+
+def test_a_processs_start_is_known_within_seconds() -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        try:
+            assert abs(started_at(process.pid) - time.time()) < 5
+        finally:
+            process.kill()
+    assert started_at(1 << 22) == 0.0

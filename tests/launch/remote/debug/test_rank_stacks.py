@@ -59,7 +59,9 @@ def ranks(home: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
         yield found
 
 
-def looked_at(pids: dict[int, int], *, per_node: int = 0, node: int = 0) -> tuple[NodeFacts, float]:
+def looked_at(
+    pids: dict[int, int], *, per_node: int = 0, node: int = 0, started_in: str = ""
+) -> tuple[NodeFacts, float]:
     order: DebugOrder = {
         "request": 3,
         "py_spy": "py-spy",
@@ -67,10 +69,11 @@ def looked_at(pids: dict[int, int], *, per_node: int = 0, node: int = 0) -> tupl
         "per_node": per_node,
         "ranks": [],
         "pids": [],
+        "containers": [],
     }
     begun = time.monotonic()
     left: DebugChild | None
-    left = child = DebugChild(frames.pack(order), pids)
+    left = child = DebugChild(frames.pack(order), pids, lambda _: started_in)
     pieces: list[Stacks] = []
     while left is not None:
         select.select([child.fd], [], [], 0.2)
@@ -115,6 +118,12 @@ def test_a_launchers_processes_are_its_ranks(home: Path, ranks: list[subprocess.
 def test_a_rank_that_has_ended_is_reported_without_processes() -> None:
     facts, _ = looked_at({4: 1 << 21})
     assert facts["ranks"] == [{"rank": 4, "processes": [], "collective": []}]
+
+
+@pytest.mark.parametrize("started", ["docker:", f"docker:{'ab' * 32}"])
+def test_a_container_whose_processes_are_not_found_is_reported(home: Path, started: str) -> None:
+    facts, _ = looked_at({4: os.getpid()}, started_in=started)
+    assert facts["problems"] == [f"no process of rank 4's container was found ({started})"]
 
 
 def test_a_child_that_hangs_is_killed_and_an_empty_piece_sent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from launch.remote.debug.debug_records import (
     Unsent,
 )
 
-__all__ = ["Job", "all_reduce", "broadcast", "frame", "loading"]
+__all__ = ["Job", "all_reduce", "broadcast", "frame", "loading", "process"]
 
 TORCH = "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
 LOADER = "/opt/venv/lib/python3.11/site-packages/torch/utils/data/dataloader.py"
@@ -45,6 +45,7 @@ def process(frames: list[StackFrame], pid: int = 100) -> ProcessFacts:
         "kernel_function": "futex_wait_queue",
         "cpu_ms": 0,
         "switches": 0,
+        "received": 0,
         "threads": [{"name": "MainThread", "frames": frames}] if frames else [],
         "later": [{"frames": frames}] * 2 if frames else [],
         "problem": "",
@@ -92,6 +93,7 @@ class Job:
                 for number, name in enumerate(nodes)
             },
             "unanswered": {},
+            "unheard_s": {},
             "per_node": False,
         }
 

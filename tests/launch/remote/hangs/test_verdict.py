@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from launch.remote.debug.debug_records import Verdict
 from launch.remote.hangs.verdict import judge
-from tests.launch.remote.hangs.hanging_ranks import Job, all_reduce, broadcast, frame, loading
+from tests.launch.remote.hangs.hanging_ranks import Job, all_reduce, broadcast, frame, loading, process
 
 JOBS = [(size, rank) for size in (16, 64) for rank in range(size)]
 """Sizes of jobs, each with every rank at fault."""
@@ -38,6 +38,23 @@ def test_a_rank_in_the_kernel_is_named(size: int, rank: int) -> None:
     found = verdict(job)
     assert (found["kind"], found["ranks"], found["nodes"]) == ("kernel", [rank], [job.node(rank)])
     assert "in nfs_wait_bit_killable" in found["text"]
+
+
+def test_a_process_that_reads_a_disk_does_not_hang_in_the_kernel() -> None:
+    job = Job(16)
+    job.main(3).update({"state": "D", "switches": 200})
+    job.puts(5, loading())
+    assert verdict(job)["ranks"] == [5]
+
+
+def test_a_worker_that_hangs_in_the_kernel_is_named_with_its_rank() -> None:
+    job = Job(16)
+    job.puts(5, loading())
+    job.by_rank[5]["processes"].append(process([], 777))
+    job.by_rank[5]["processes"][1].update({"state": "D", "kernel_function": "nfs_wait_bit_killable"})
+    found = verdict(job)
+    assert (found["kind"], found["ranks"]) == ("kernel", [5])
+    assert "process 777, in nfs_wait_bit_killable" in found["text"]
 
 
 @each_rank
@@ -86,6 +103,25 @@ def test_a_slow_rank_is_named_where_the_others_move(size: int, rank: int) -> Non
     assert (found["kind"], found["ranks"]) == ("slow", [rank])
 
 
+@pytest.mark.parametrize("rank", range(16))
+def test_ranks_that_spin_in_mpi_move_where_data_comes(rank: int) -> None:
+    job = Job(16)
+    for other in range(16):
+        job.puts(other, [frame("main", line=9, text="world.allreduce(1)")])
+        job.main(other)["received"] = 64
+    job.puts(rank, loading())
+    found = verdict(job)
+    assert (found["kind"], found["ranks"]) == ("slow", [rank])
+
+
+def test_data_of_other_libraries_does_not_show_that_ranks_move() -> None:
+    job = Job(16)
+    for rank in range(16):
+        job.main(rank)["received"] = 64  # torch's store has traffic of its own
+    job.puts(3, loading())
+    assert verdict(job)["kind"] == "missing-rank"
+
+
 @pytest.mark.parametrize("size", [16, 64])
 @pytest.mark.parametrize("number", range(4))
 def test_a_node_that_nothing_reaches_is_named(size: int, number: int) -> None:
@@ -100,6 +136,27 @@ def test_a_node_that_nothing_reaches_is_named(size: int, number: int) -> None:
             job.repeats(rank, cut)
     found = verdict(job)
     assert (found["kind"], found["nodes"]) == ("dead-network", [f"node{number:06d}"])
+
+
+@pytest.mark.parametrize("size", [16, 64])
+@pytest.mark.parametrize("number", range(4))
+def test_a_node_that_the_head_has_nothing_from_is_named_whatever_the_others_do(
+    size: int, number: int
+) -> None:
+    job = Job(size)
+    name = f"node{number:06d}"
+    del job.facts["nodes"][name]
+    job.facts["unanswered"][name] = "nothing has come from it for 7 s"
+    job.facts["unheard_s"][name] = 7
+    for rank in range(size):
+        if rank // 4 != number:
+            job.main(rank)["switches"] = 40
+    found = verdict(job)
+    assert (found["kind"], found["nodes"]) == ("dead-network", [name])
+    assert found["text"] == (
+        f"{size - 4} ranks wait in all_reduce at train.py:88; {name} is cut off or dead: nothing has come "
+        "from there for 7 s"
+    )
 
 
 def test_two_nodes_that_do_not_reach_each_other_are_named() -> None:
@@ -196,6 +253,16 @@ def test_stacks_that_are_missing_are_explained() -> None:
     found = verdict(job)
     assert found["text"] == "no stack of any rank is known: Permission denied"
     assert found["notes"] == ["no stacks of ranks 0-3: Permission denied"]
+
+
+def test_the_reason_counts_that_a_process_below_a_wrapper_has() -> None:
+    job = Job(4)
+    for rank in range(4):
+        job.main(rank).update({"name": "docker", "threads": [], "later": []})
+        inner = process([], 900 + rank)
+        inner["problem"] = "Permission denied"
+        job.by_rank[rank]["processes"].append(inner)
+    assert verdict(job)["text"] == "no stack of any rank is known: Permission denied"
 
 
 def test_programs_that_are_not_pythons_are_named_as_such() -> None:
