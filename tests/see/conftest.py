@@ -13,11 +13,32 @@ METRICS_PORT = 9500
 """Where each node serves metrics."""
 
 
+FIGURES = pytest.StashKey[list[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[FIGURES] = []
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """What was measured, a line each."""
+    if config.stash[FIGURES]:
+        terminalreporter.section("measured")
+        for line in config.stash[FIGURES]:
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session")
+def figures(request: pytest.FixtureRequest) -> list[str]:
+    """Lines to print in the end."""
+    return request.config.stash[FIGURES]
+
+
 @pytest.fixture(scope="session")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
     """A workplace with a running rehearsal."""
     made = Workplace(tmp_path_factory.mktemp("see"))
-    made.start(NODES + 2)
+    made.start(2 * NODES + 2)
     try:
         yield made
     finally:

@@ -1,0 +1,49 @@
+"""Jobs of 16 and 64 ranks that hang in every way, by gloo and by MPI: the right rank, in 20 of 20."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.workplace import Workplace
+from tests.see.hang_rounds import WAYS, Rounds, playing
+
+pytestmark = [pytest.mark.see, pytest.mark.timeout(3600)]
+
+STACK = "rehearsal-hosts"
+NODES = 4
+TIMES = 20
+LIMIT_S = 15.0
+JOBS = [(flavour, per_node) for flavour in ("gloo", "mpi") for per_node in (4, 16)]
+
+
+@pytest.fixture(scope="module")
+def hosts(workplace: Workplace) -> Iterator[Workplace]:
+    """Four nodes with 44 slots each."""
+    workplace.configure(STACK, vmSize="Standard_HC44rs", nodeCount=NODES)
+    workplace.fab("up", "--stack", STACK)
+    yield workplace
+    workplace.fab("down", "--stack", STACK, "--yes")
+
+
+@pytest.fixture(scope="module", params=JOBS, ids=lambda job: f"{job[0]}-{NODES * job[1]}")
+def rounds(request: pytest.FixtureRequest, hosts: Workplace) -> Iterator[Rounds]:
+    """A job whose ranks hang as they are ordered."""
+    flavour, per_node = request.param
+    with playing(hosts, STACK, flavour, NODES, per_node) as made:
+        made.debug()
+        yield made
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_rank_at_fault_is_the_named_one_in_20_of_20(rounds: Rounds, way: str, figures: list[str]) -> None:
+    if way == "loader" and rounds.flavour == "mpi":
+        pytest.skip("a DataLoader is torch's")
+    played = [rounds.play(way) for _ in range(TIMES)]
+    right = sum(one.is_right for one in played)
+    slowest, command = max(one.seconds for one in played), rounds.debug()
+    name = f"{rounds.flavour}, {NODES * rounds.per_node} ranks, {way}"
+    figures.append(f"{name}: {right} of {TIMES} right, {slowest:.1f} s at most, the command {command:.1f} s")
+    assert [one for one in played if not one.is_right] == []
+    assert max(slowest, command) < LIMIT_S
