@@ -73,6 +73,10 @@ def main() -> int:
             Claim(f"wrong ranks named among {count}", float(one["named"] != [CULPRIT]), 0, "times")
             for count, one in measured.items()
         ),
+        *(
+            Claim(f"ranks without stacks among {count}", float(int(count) - one["with_stacks"]), 0, "ranks")
+            for count, one in measured.items()
+        ),
     ]
     return save("see_debug", measured, claims)
 
