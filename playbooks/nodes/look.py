@@ -26,8 +26,9 @@ __all__ = ["errors_of", "finding_lines", "findings_of", "is_passing", "look"]
 
 _MODULES = (
     *("base.files", "base.frames", "health.sysfs", "health.pci", "health.ib_ports"),
-    *("health.kernel_log", "health.nvml", "health.host", "health.facts", "health.gpu_checks"),
-    *("health.port_checks", "health.host_checks", "health.rules", "health.readings", "health.look"),
+    *("health.kernel_log", "health.nvml_library", "health.nvml", "health.host", "health.facts"),
+    *("health.gpu_checks", "health.port_checks", "health.host_checks", "health.rules", "health.readings"),
+    "health.look",
 )
 """Modules of the node code that a look consists of, each after those that it imports."""
 _PROGRAM = """\

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import os
 import subprocess
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
     from launch.remote.base.health_records import Look, Promise
 
 
+ROOT = Path(__file__).parents[3]
+
+
 def test_a_python_without_anything_of_ours_can_run_the_code_that_goes_along(tmp_path: Path) -> None:
     promise: Promise = {"size": "Standard_Toy_v9"}
     argv = ["python3", "-I", "-S", "-c", _PROGRAM, os.fsdecode(frames.pack(promise))]
@@ -25,6 +31,29 @@ def test_a_python_without_anything_of_ours_can_run_the_code_that_goes_along(tmp_
     found = read_look(done.returncode, done.stdout)
     assert found["findings"][0]["subject"] == "Standard_Toy_v9"
     assert done.stderr == b""
+
+
+def imports_of_ours(source: str) -> set[str]:
+    """Modules of this project that a module imports when it runs, or later."""
+    found = set()
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("launch."):
+            inside = f"{ROOT}/{(node.module or '').replace('.', '/')}"
+            names = [f"{node.module}.{one.name}" for one in node.names] if Path(inside).is_dir() else []
+            found.update(names or [str(node.module)])
+    return found
+
+
+def test_all_that_a_module_of_the_code_imports_goes_along_before_it() -> None:
+    before: set[str] = set()
+    for name, source in json.loads(zlib.decompress(_code())):
+        assert imports_of_ours(source) - before == set(), name
+        before.add(name)
+    assert "launch.remote.health.nvml" in before
 
 
 def test_errors_name_what_was_measured_and_the_command_that_replaces_the_node() -> None:
