@@ -12,7 +12,19 @@ from launch.numbers import bounded, counted
 from launch.remote.sample.line_patterns import KNOWN
 from launch.scaling.metric_numbers import Basis
 
-__all__ = ["Mode", "Run", "ScalingPlan", "powers_of_two", "read_basis", "read_metric", "read_node_counts"]
+__all__ = [
+    "THROUGHPUT",
+    "Mode",
+    "Run",
+    "ScalingPlan",
+    "powers_of_two",
+    "read_basis",
+    "read_metric",
+    "read_node_counts",
+]
+
+THROUGHPUT = "samples_per_s"
+"""The one metric that is known of common frameworks' lines and is higher for faster."""
 
 Mode = Literal["weak", "strong"]
 """``weak``: each rank's share of the work stays the same. ``strong``: all the work stays the same, so that
@@ -112,8 +124,8 @@ def read_node_counts(text: str, there: int) -> tuple[int, ...]:
 
 
 def read_metric(text: str, own: Mapping[str, str]) -> str:
-    """Return the pattern of ``--metric``: that of a name among the job's ``own``, or of common frameworks'
-    lines, else ``text`` itself.
+    """Return the pattern of ``--metric``: that of a name among the job's ``own``, that of the throughput in
+    common frameworks' lines, else ``text`` itself.
 
     >>> read_metric("speed", {"speed": "speed ([0-9]+)"}), read_metric("at ([0-9.]+) images", {})
     ('speed ([0-9]+)', 'at ([0-9.]+) images')
@@ -125,9 +137,11 @@ def read_metric(text: str, own: Mapping[str, str]) -> str:
     """
     if text in own:
         return own[text]
-    if text in KNOWN:
+    remedy = f"give one of {', '.join(sorted({*own, THROUGHPUT}))}, or a pattern like 'speed: ([0-9.]+)'"
+    if text == THROUGHPUT:
         return "|".join(f"(?i:{pattern})" for _, pattern in KNOWN[text])
-    remedy = f"give one of {', '.join(sorted({*own, *KNOWN}))}, or a pattern like 'speed: ([0-9.]+)'"
+    if text in KNOWN:
+        raise InputError("--metric", text, "is not a throughput: a higher one is not faster", remedy)
     try:
         groups = re.compile(text).groups
     except re.error as error:

@@ -14,6 +14,8 @@ from launch.scaling.serial_fraction import SerialFraction, fit_serial_fraction, 
 
 __all__ = ["NOT_AZURE", "Analysis", "analyse", "percent"]
 
+_TOO_GOOD = 1.2
+"""Part of linear growth above which figures that were taken for those of ranks may be the job's."""
 NOT_AZURE = "rehearsed nodes on one machine: says nothing of Azure"
 
 
@@ -42,7 +44,8 @@ def analyse(study: Study) -> Analysis:
         nodes: list(dict.fromkeys(one.transport.words for one in runs)) for nodes, runs in by_nodes.items()
     }
     serial = fit_serial_fraction(points) if study.plan.mode == "strong" else None
-    sentences = [*_incomplete(study, points), *_mixed(study), *_sentences(study, points, serial)]
+    doubts = [*_mixed(study), *_doubtful_basis(study, points)]
+    sentences = [*_incomplete(study, points), *(doubts or _sentences(study, points, serial))]
     if study.subject.rehearsed:
         sentences.append(NOT_AZURE)
     return Analysis(
@@ -84,8 +87,22 @@ def _mixed(study: Study) -> list[str]:
     return [f"no verdict: the points differ in transport: {', '.join(sorted(filter(None, names)))}"]
 
 
+def _doubtful_basis(study: Study, points: Sequence[Point]) -> list[str]:
+    """Return why the figures may not be those of ranks, though every rank prints some; nothing where the
+    lines or the user say whose they are."""
+    best = max(points, key=lambda point: point.efficiency, default=None)
+    if best is None or study.plan.basis is not None or best.efficiency <= _TOO_GOOD:
+        return []
+    if any(one.figures.of_one for one in study.runs):
+        return []
+    return [
+        f"no verdict: {_nodes(best)} would reach {percent(best.efficiency)} of linear if each rank printed "
+        "its own figure: does it print the job's? --resume with --of job or --of rank decides it"
+    ]
+
+
 def _sentences(study: Study, points: Sequence[Point], serial: SerialFraction | None) -> list[str]:
-    if _mixed(study) or not points:
+    if not points:
         return []
     if len(points) == 1:
         return [f"no verdict: only {_nodes(points[0])} measured, and nothing to compare with"]

@@ -47,9 +47,10 @@ def test_wrong_numbers_of_nodes_are_refused(text: str, says: str) -> None:
     [
         (
             "rate",
-            "has no group for the figure; give one of checkpoint_s, epoch, loss, samples_per_s, speed, step",
+            "has no group for the figure; give one of samples_per_s, speed, or a pattern",
         ),
         ("(a)(b)", "has 2 groups"),
+        ("loss", "is not a throughput: a higher one is not faster; give one of samples_per_s, speed"),
         ("(", "is not a regular expression"),
     ],
 )

@@ -8,6 +8,7 @@ from typing import Literal
 import pytest
 
 from launch.remote.base.health_records import ProbeResult, ProbeVerdict
+from launch.scaling.metric_numbers import Basis, Figures
 from launch.scaling.point_transport import transport_of
 from launch.scaling.scaling_plan import Run
 from launch.scaling.scaling_points import make_points, relative_error
@@ -69,6 +70,22 @@ def test_nodes_that_make_it_no_faster_are_named() -> None:
 def test_faster_than_linear_is_a_question() -> None:
     found = analyse(study({1: [100.0, 100.0], 2: [210.0, 210.0]})).sentences
     assert found[0].endswith("faster than linear; what slows 1 node?")
+
+
+@pytest.mark.parametrize(
+    ("basis", "of_one", "doubted"), [(None, 0, True), (None, 8, False), ("rank", 0, False), ("job", 0, False)]
+)
+def test_figures_that_are_too_good_for_those_of_ranks_give_no_verdict(
+    basis: Basis | None, of_one: int, doubted: bool
+) -> None:
+    made = study({1: [100.0, 100.0], 2: [400.0, 400.0]})
+    runs = []
+    for one in made.runs:  # every rank prints what the job reaches
+        each = dict.fromkeys(range(one.figures.ranks), (one.figures.by_rank[0][0] / one.figures.ranks,))
+        runs.append(replace(one, figures=Figures(one.figures.ranks, each, of_one and one.figures.ranks)))
+    found = analyse(replace(made, plan=replace(made.plan, basis=basis), runs=tuple(runs)))
+    assert any("does it print the job's?" in one for one in found.sentences) == doubted
+    assert (len(found.sentences) == 1) or not doubted
 
 
 def test_points_over_different_transports_are_not_compared() -> None:
