@@ -1,4 +1,5 @@
-"""A registry of Azure's before Debian's: its name, its TLS, and its tokens for what a role allows.
+"""A registry of Azure's before Debian's: its name, its TLS, and its tokens for what a role allows; and, by
+the same server, Microsoft's public registry, which gives anybody what it has.
 
 How an identity's token becomes one that pulls: azure.github.io/acr/AAD-OAuth.html.
 """
@@ -24,8 +25,9 @@ import pytest
 from tests.rehearsal.node_lab import outside_address
 from tests.rehearsal.registry import Registry
 
-__all__ = ["AzureRegistry", "azure_registry"]
+__all__ = ["MICROSOFT", "AzureRegistry", "azure_registry"]
 
+MICROSOFT = "mcr.microsoft.com"
 _HTTPS = 443
 _LIMIT_S = 20
 
@@ -70,6 +72,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.served.asked.append(self.path)
+        if self.headers.get("Host") == MICROSOFT:
+            return self._pass_on()
         repository = "/".join(self.path.split("/")[2:-2])
         token = self.headers.get("Authorization", "").removeprefix("Bearer ")
         if self.served.issued.get(token) != repository:
@@ -77,6 +81,10 @@ class _Handler(BaseHTTPRequestHandler):
             challenge = f'Bearer realm="https://{host}/oauth2/token",service="{host}"'
             scope = f'scope="repository:{repository}:pull"'
             return self._answer(401, {}, {"WWW-Authenticate": f"{challenge},{scope}"})
+        return self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Answer as the registry of Debian's does."""
         images = self.served.images
         request = urllib.request.Request(f"https://{images.address}{self.path}")
         request.add_header("Accept", self.headers.get("Accept", "*/*"))
@@ -113,7 +121,7 @@ def azure_registry(
     subprocess.run(
         [
             *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"),
-            *("-subj", f"/CN={host}", "-addext", f"subjectAltName=DNS:{host}", "-days", "2"),
+            *("-subj", f"/CN={host}", "-addext", f"subjectAltName=DNS:{host},DNS:{MICROSOFT}", "-days", "2"),
             *("-keyout", str(key), "-out", str(certificate)),
         ],
         check=True,

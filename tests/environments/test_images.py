@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import signal
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.chaos.inside import Inside, nodes
 from tests.e2e.workplace import Ran, Workplace
 from tests.environments.debian_image import image_archive
 from tests.launch.conda_channel import Channel, rattler_wheel
 from tests.launch.wheels import make_wheel, uv_wheel
 from tests.rehearsal.registry import PASSWORD, USER, Registry, registry
 
-pytestmark = pytest.mark.environments
+pytestmark = [pytest.mark.environments, pytest.mark.timeout(600)]
+LIMIT_S = 60.0
 
 IMAGE = "team/train"
 JOB = """\
@@ -67,6 +72,13 @@ def folders(cluster: Workplace) -> dict[str, set[str]]:
     }
 
 
+def credentials(cluster: Workplace, images: Registry) -> Path:
+    """Docker's file of the registry's password."""
+    file = cluster.own / "config.json"
+    file.write_text(json.dumps({"auths": {images.address: {"username": USER, "password": PASSWORD}}}))
+    return file
+
+
 @pytest.mark.for_every_change
 def test_a_private_image_is_pulled_once_spread_and_run(cluster: Workplace, images: Registry) -> None:
     name = f"{images.address}/{IMAGE}:1"
@@ -108,9 +120,7 @@ def test_a_dockerfile_is_built_once_on_the_head(cluster: Workplace, images: Regi
     (context / "Dockerfile").write_text(f"FROM {images.address}/{IMAGE}:1\nRUN echo mine >/opt/made\n")
     environment = {"build": {"path": "context"}}
     (cluster.own / "job.yml").write_text(f"{JOB}environment: {json.dumps(environment)}\n")
-    secrets = cluster.own / "config.json"
-    secrets.write_text(json.dumps({"auths": {images.address: {"username": USER, "password": PASSWORD}}}))
-    built = run(cluster, "--registry-token", "config.json")
+    built = run(cluster, "--registry-token", credentials(cluster, images).name)
     assert built.out.count("image of mine") == 2
     again = run(cluster)
     assert again.out.count("image of mine") == 2
@@ -149,3 +159,100 @@ def test_a_conda_file_is_installed_over_an_image_without_conda(
     assert built.out.count(f"{prefix} {prefix} 42\n") == 2
     assert built.out.count(f"{prefix}/share\n") == 2
     assert "note: ranks in this image do not get what " in built.err
+
+
+class TestFaults:
+    """A pull that ends in the middle leaves nothing that counts; the next launch is right."""
+
+    def launch(self, images: Registry, tag: str) -> list[str]:
+        """Push an image that no node has; return the words that launch a job in it."""
+        images.push(IMAGE, tag, image_archive().read_bytes(), Env=[f"GREETING={tag}", "PATH=/usr/bin:/bin"])
+        name = f"{images.address}/{IMAGE}:{tag}"
+        return ["launch", "fault.yml", "--image", name, "--registry-token", "token"]
+
+    @pytest.fixture
+    def head(self, cluster: Workplace) -> Inside:
+        (cluster.own / "fault.yml").write_text(JOB)
+        return nodes(cluster.project, "rehearsal")["node000000"]
+
+    def test_a_pull_that_is_killed(self, cluster: Workplace, images: Registry, head: Inside) -> None:
+        words = self.launch(images, "killed")
+        before = folders(cluster)["node000000"]
+        stored = head.path(".ranklift/environments")
+        with cluster.begin(*words) as process:
+            until = time.monotonic() + LIMIT_S
+            while not any(path.parts[-3] not in before for path in stored.glob("*/root/usr")):
+                assert process.poll() is None and time.monotonic() < until
+                time.sleep(0.02)
+            head.kill(
+                signal.SIGKILL,
+                *(one.pid for one in head.processes() if one.args.endswith(" environment")),
+            )
+            out, _ = process.communicate(timeout=LIMIT_S)
+        assert "node000000: signal 9 ended it before the environment was made" in out
+        (half,) = folders(cluster)["node000000"] - before
+        pulled = images.log.read_text().count(f"GET /v2/{IMAGE}/blobs/")
+        assert cluster.fab(*words).out.count("killed of 12") == 2
+        assert half not in folders(cluster)["node000000"]
+        configuration = 1  # the layer is there
+        assert images.log.read_text().count(f"GET /v2/{IMAGE}/blobs/") - pulled <= 2 * configuration
+
+    def test_a_disk_that_fills(self, cluster: Workplace, images: Registry, head: Inside) -> None:
+        words = self.launch(images, "full")
+        stored = "/home/azureuser/.ranklift/environments"
+        head.mount(stored, "2g,nr_inodes=2000")
+        try:
+            refused = cluster.fab(*words, status=1)
+            assert "the disk of node000000 is full" in refused.err
+            assert "`fab environment.prune`" in refused.err
+            assert folders(cluster)["node000000"] == set()
+        finally:
+            head.unmount(stored)
+        assert cluster.fab(*words).out.count("full of 12") == 2
+
+
+class TestFormsOfAzureMl:
+    """Azure ML's "CLI (v2) command job YAML schema", ``environment``, as its examples write it.
+
+    Conda files on an image are above, Microsoft's own names in ``test_registry_of_azure.py``.
+    """
+
+    def run(self, cluster: Workplace, images: Registry, environment: str) -> Ran:
+        (cluster.own / "form.yml").write_text(f"{JOB}environment: {environment}\n")
+        return cluster.fab("launch", "form.yml", "--registry-token", credentials(cluster, images).name)
+
+    def test_an_image_in_place(self, cluster: Workplace, images: Registry) -> None:
+        ran = self.run(cluster, images, f"{{image: {images.address}/{IMAGE}:1}}")
+        assert ran.out.count("image of 12") == 2
+
+    def test_a_dockerfile_of_another_name(self, cluster: Workplace, images: Registry) -> None:
+        files = cluster.own / "docker-context/gpu"
+        files.mkdir(parents=True)
+        (files / "words").write_text("other\n")
+        (files / "train.dockerfile").write_text(
+            f"FROM {images.address}/{IMAGE}:1\nCOPY gpu/words /opt/made\nENV GREETING=built\n"
+        )
+        ran = self.run(
+            cluster, images, "{build: {path: docker-context, dockerfile_path: gpu/train.dockerfile}}"
+        )
+        assert ran.out.count("built of other") == 2
+
+    @pytest.mark.parametrize(
+        "reference",
+        [
+            "azureml:train:3",
+            "azureml:train@latest",
+            "azureml://registries/own/environments/train/versions/3",
+            "azureml:/subscriptions/s/resourceGroups/g/providers/Microsoft.MachineLearningServices"
+            "/workspaces/w/environments/train/versions/3",
+        ],
+    )
+    def test_a_name(self, cluster: Workplace, images: Registry, reference: str) -> None:
+        stored = cluster.own / "environments"
+        stored.mkdir(exist_ok=True)
+        schema = "https://azuremlschemas.azureedge.net/latest/environment.schema.json"
+        (stored / "train.yml").write_text(
+            f"$schema: {schema}\nname: train\nversion: 3\nimage: {images.address}/{IMAGE}:1\n"
+            "description: for training\ntags: {team: own}\n"
+        )
+        assert self.run(cluster, images, reference).out.count("image of 12") == 2

@@ -1,4 +1,7 @@
-"""``ranklift:containerRegistry`` from `fab up` to a rank: the nodes' identity pulls, by its role there."""
+"""``ranklift:containerRegistry`` from `fab up` to a rank: the nodes' identity pulls, by its role there.
+
+And environments that Microsoft publishes, by the names that Azure ML's job files give them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ import pytest
 
 from infra.naming import CONTAINER_REGISTRY, CONTAINER_REPOSITORIES, own_uuid, right_on
 from tests.e2e.workplace import Workplace
-from tests.environments.azure_registry_server import AzureRegistry, azure_registry
+from tests.environments.azure_registry_server import MICROSOFT, AzureRegistry, azure_registry
 from tests.rehearsal.registry import registry, tiny_layer
 
 pytestmark = [pytest.mark.environments, pytest.mark.timeout(300)]
@@ -24,6 +27,7 @@ GROUP = "/resourceGroups/corporate"
 REGISTRY = f"{GROUP}/providers/Microsoft.ContainerRegistry/registries/{NAME}"
 ANOTHER_ROLE = "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1"
 """Storage Blob Data Reader, which allows nothing in a registry."""
+CURATED = "azureml/curated/sklearn-1.5"
 RIGHTS_API = "2022-04-01"
 
 
@@ -70,14 +74,17 @@ def company(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Company]:
             azure_registry(folder, NAME, images, may_pull) as of_azure,
         ):
             images.push("team/tiny", "1", tiny_layer(**{"/etc/made": "by the company\n"}))
+            for tag in ("7", "latest"):
+                images.push(CURATED, tag, tiny_layer(**{"/etc/made": f"by Microsoft as {tag}\n"}))
             made.configure(STACK, nodeCount=2, containerRegistry=identifier)
             made.fab("up")
             (hosts,) = made.folder.root.glob("nodes/*/vnet/hosts")  # in place of Azure's public DNS
             with hosts.open("a") as file:
-                file.write(f"{of_azure.address} {of_azure.host}\n")
+                file.write(f"{of_azure.address} {of_azure.host} {MICROSOFT}\n")
             trust = shlex.quote(of_azure.certificate.read_text())
-            place = f"~/.config/containers/certs.d/{of_azure.host}"
-            made.fab("exec", "--", "sh", "-c", f"mkdir -p {place} && printf %s {trust} >{place}/ca.crt")
+            for host in (of_azure.host, MICROSOFT):
+                place = f"~/.config/containers/certs.d/{host}"
+                made.fab("exec", "--", "sh", "-c", f"mkdir -p {place} && printf %s {trust} >{place}/ca.crt")
             yield Company(made, of_azure, identifier)
     finally:
         made.close()
@@ -113,3 +120,23 @@ def test_an_identity_with_another_role_is_refused_as_one_without(company: Compan
     assert f"{company.registry.host} refuses the nodes' identity (HTTP 401)" in refused.err
     assert "ranklift:containerRegistry" in refused.err
     company.cluster.ask("DELETE", another, version=RIGHTS_API)
+
+
+@pytest.mark.parametrize(
+    ("environment", "tag"),
+    [
+        ("azureml:AzureML-sklearn-1.5:7", "7"),
+        ("azureml:AzureML-sklearn-1.5@latest", "latest"),
+        ("azureml://registries/azureml/environments/sklearn-1.5/labels/latest", "latest"),
+        ("azureml://registries/azureml/environments/sklearn-1.5/versions/7", "7"),
+    ],
+)
+def test_a_job_file_runs_in_an_environment_that_microsoft_publishes(
+    company: Company, environment: str, tag: str
+) -> None:
+    (company.cluster.own / "curated.yml").write_text(
+        f"command: cat /etc/made\nenvironment: {environment}\n"
+        "distribution: {type: pytorch, process_count_per_instance: 1}\nresources: {instance_count: 2}\n"
+    )
+    ran = company.cluster.fab("launch", "curated.yml", "--runtime", "charliecloud")
+    assert ran.out.count(f"by Microsoft as {tag}\n") == 2

@@ -153,8 +153,8 @@ def _digest(content: bytes) -> str:
 
 
 def tiny_layer(**files: str) -> bytes:
-    """Return an archive of a root with this machine's ``sh`` and ``cat``, and ``files`` by name in it."""
-    programs = ["/bin/sh", "/bin/cat"]
+    """Return an archive of a root with this machine's ``bash`` and ``cat``, and ``files`` by name in it."""
+    programs = ["/bin/sh", "/bin/bash", "/bin/cat"]
     listed = subprocess.run(["ldd", *programs], check=True, capture_output=True, text=True).stdout.split()
     needed = {*programs, *(word for word in listed if word.startswith("/") and not word.endswith(":"))}
     packed = io.BytesIO()
