@@ -291,7 +291,7 @@ class Loop:
         if self._debug is None and running and not self._stopped:
             from launch.remote.debug.debug_child import DebugChild  # only jobs that hang need it
 
-            self._debug = DebugChild(order, running, self.container and self.container.started_in)
+            self._debug = DebugChild(order, running, self.container.started_in if self.container else None)
 
     def _look_for_a_notice(self) -> None:
         stamp = eviction.stamp()
