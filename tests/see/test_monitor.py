@@ -143,16 +143,22 @@ def instances(found: dict[Key, float]) -> set[str]:
 
 def check_it_is_what_the_nodes_serve(cluster: Workplace, nodes: dict[str, str]) -> None:
     address = nodes["node000000"]
-    page, found = served(cluster, address), arrived(cluster)
-    assert instances(found) == {f"instance={ip}:{METRICS_PORT}" for ip in nodes.values()}
-    own = {key: value for key, value in found.items() if f"instance={address}:{METRICS_PORT}" in key}
-    # A node has metrics of its sending after the first time, so the workspace has them after the second.
-    shown, kept = ({key for key in one if "_monitor_" not in key[0]} for one in (page, own))
-    assert shown == kept
+    own = f"instance={address}:{METRICS_PORT}"
+
+    def both() -> tuple[dict[Key, float], dict[Key, float]]:
+        """What the head serves, and what has arrived of it; its sending shows in these one after another."""
+        found = served(cluster, address), {k: v for k, v in arrived(cluster).items() if own in k}
+        page, kept = ({k: v for k, v in one.items() if "_monitor_" not in k[0]} for one in found)
+        return page, kept
+
+    # What a job's first seconds have not yet comes with the next minute.
+    until(lambda: len({frozenset(one) for one in both()}) == 1, 90)
+    page, kept = both()
     steady = ("_info", "_state", "_nodes", "_ranks", "_size_bytes", "_created_timestamp_seconds", "_jobs")
-    same = [key for key in own if key[0].endswith(steady)]
+    same = [key for key in kept if key[0].endswith(steady)]
     assert len(same) > NODES
-    assert {key: own[key] for key in same} == {key: page[key] for key in same}
+    assert {key: kept[key] for key in same} == {key: page[key] for key in same}
+    assert instances(arrived(cluster)) == {f"instance={ip}:{METRICS_PORT}" for ip in nodes.values()}
 
 
 def check_a_node_without_the_role_says_so(cluster: Workplace, address: str) -> None:
