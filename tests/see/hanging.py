@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["GLOO", "MPI", "ROUNDS", "culprit_of"]
+__all__ = ["GLOO", "MPI"]
 
 GLOO = """\
 import os, signal, sys, time
@@ -84,58 +84,3 @@ def load_batch():
 
 train(sys.argv[1], int(sys.argv[2]))
 """
-
-
-def culprit_of(number: int, size: int) -> int:
-    """The rank that misbehaves in a round: every rank once in as many rounds as there are ranks."""
-    return (7 * number + 3) % size
-
-
-ROUNDS = """\
-import os, signal, sys, time
-
-
-def train(way, flavour):
-    rank, size, all_reduce = join(flavour)
-    all_reduce()
-    for number in range(10_000):
-        if rank == (7 * number + 3) % size:
-            print("round", number, flush=True)
-            misbehave(way, f"/tmp/go-on-{os.environ['RANKLIFT_JOB_ID']}-{number}")
-        all_reduce()
-
-
-def join(flavour):
-    if flavour == "gloo":
-        import torch
-        import torch.distributed as dist
-
-        dist.init_process_group("gloo")
-        value = torch.ones(4)
-        return dist.get_rank(), dist.get_world_size(), lambda: dist.all_reduce(value)
-    from mpi4py import MPI
-
-    world = MPI.COMM_WORLD
-    return world.Get_rank(), world.Get_size(), lambda: world.allreduce(1)
-
-
-def misbehave(way, mark):
-    if way == "stopped":
-        mine = os.getpid()
-        if os.fork() == 0:
-            wait_for(mark)
-            os.kill(mine, signal.SIGCONT)
-            os._exit(0)
-        os.kill(mine, signal.SIGSTOP)
-        return
-    wait_for(mark)
-
-
-def wait_for(mark):
-    while not os.path.exists(mark):
-        time.sleep(0.1)
-
-
-train(sys.argv[1], sys.argv[2])
-"""
-"""In each round another rank misbehaves, until a file says that it may go on."""

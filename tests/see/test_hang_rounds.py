@@ -47,3 +47,12 @@ def test_the_rank_at_fault_is_the_named_one_in_20_of_20(rounds: Rounds, way: str
     figures.append(f"{name}: {right} of {TIMES} right, {slowest:.1f} s at most, the command {command:.1f} s")
     assert [one for one in played if not one.is_right] == []
     assert max(slowest, command) < LIMIT_S
+
+
+@pytest.mark.parametrize("flavour", ["gloo", "mpi"])
+def test_a_node_that_is_cut_off_is_named(hosts: Workplace, flavour: str) -> None:
+    with playing(hosts, STACK, flavour, NODES, 4) as job:
+        job.debug()
+        found = job.cut_off(2)
+    assert (found.kind, found.nodes_at_fault) == ("dead-network", ("node000002",)), found.verdict
+    assert "node000002 is cut off or dead: nothing has come from there for " in found.verdict

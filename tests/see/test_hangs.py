@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.workplace import Workplace
-from tests.see.hanging import GLOO, MPI, ROUNDS, culprit_of
+from tests.see.hanging import GLOO, MPI
 from tests.see.running_jobs import until
 
 pytestmark = [pytest.mark.see, pytest.mark.timeout(600)]
@@ -59,39 +59,6 @@ def test_the_rank_at_fault_is_named(cluster: Workplace, task: str, way: str) -> 
     assert found["nodes_at_fault"] == ["node000001"]
     assert len(found["ranks"]) == NODES * 4
     assert found["seconds"] < 10
-
-
-ROUNDS_PLAYED = 20
-LIMIT_S = 15
-
-
-@pytest.mark.parametrize("task", SCRIPTS)
-@pytest.mark.parametrize("way", ["missing", "stopped"])
-def test_the_right_rank_is_named_in_20_of_20(cluster: Workplace, task: str, way: str) -> None:
-    size, flavour = NODES * 4, "gloo" if task == "launch.torch" else "mpi"
-    (cluster.own / "rounds.py").write_text(ROUNDS)
-    words = ("--nproc-per-node", "4", "--detach")
-    job = cluster.fab(task, f"rounds.py {way} {flavour}", *words).out.strip()
-    named, kinds, seconds = [], set(), []
-    try:
-        for number in range(ROUNDS_PLAYED):
-            culprit = culprit_of(number, size)
-            until(lambda: f"round {number}\n" in logs_of(cluster, job, culprit), 300)  # noqa: B023
-            found = debugged(cluster, job)
-            named.append(found["ranks_at_fault"])
-            kinds.add(found["kind"])
-            seconds.append(found["seconds"])
-            mark = f"/tmp/go-on-{job}-{number}"
-            cluster.fab("exec", "--nodes", str(culprit // 4), "--", "touch", mark)
-    finally:
-        cluster.fab("cancel", job, "--grace", "1s", status=None)
-    assert named == [[culprit_of(number, size)] for number in range(ROUNDS_PLAYED)]
-    assert kinds == {KINDS[way]}
-    assert max(seconds) < LIMIT_S
-
-
-def logs_of(cluster: Workplace, job: str, rank: int) -> str:
-    return cluster.fab("logs", job, "--rank", str(rank), "--tail", "1", status=None).out
 
 
 @pytest.mark.for_every_change
