@@ -23,6 +23,7 @@ COUPLINGS: dict[str, tuple[float, dict[str, str]]] = {
         40.0,
         {
             "BEAT_S": "several signs of life fit into the limit",
+            "DEBUG_UNHEARD_S": "a look waits for a sign of life before it takes a node for cut off",
             "TETHER_S": "the supervisor, which can report the reason, gives up before the runner",
             "SSH_ALIVE_S": "ssh gives up on a silent node no earlier than the supervisor",
             "SSH_SILENT_S": "the same, as one number",
@@ -103,6 +104,7 @@ def test_a_limit_moves_those_that_depend_on_it_and_no_others(name: str) -> None:
 @pytest.mark.parametrize("silent", [3.0, 12.0, 13.0, 40.0, 300.0])
 def test_the_limits_keep_their_order(silent: float) -> None:
     found = with_another("NODE_SILENT_S", silent)
+    assert found["BEAT_S"] < found["DEBUG_UNHEARD_S"] < found["NODE_SILENT_S"]
     assert 2 * found["BEAT_S"] < found["NODE_SILENT_S"] < found["SSH_SILENT_S"]
     assert found["NODE_SILENT_S"] < found["TETHER_S"] < found["HEAD_GONE_S"]
     assert found["SSH_SILENT_S"] < found["PUSH_SILENT_S"] < found["PUSH_STALL_S"]
