@@ -123,8 +123,9 @@ bench-data: setup ## data on 1 to 64 nodes: bytes that leave storage, time behin
 bench-health: setup ## what a look costs a launch of 8 and 64 nodes, and how soon a slow node among them is found
 	python -m bench.health
 
-bench-see: setup ## what the sampling of a job costs a node, how fresh 300 nodes' samples are, how soon fab debug answers
+bench-see: setup ## what the sampling of a job costs a node, how fresh 300 nodes' samples and fab top are, how soon fab debug answers
 	python -m bench.see
+	python -m bench.see_top
 	python -m bench.see_debug
 
 clean: ## what setup, tests and runs have left here; the caches in ~/.cache stay

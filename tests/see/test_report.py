@@ -70,6 +70,22 @@ def test_a_job_shows_its_phases_the_work_it_lost_and_its_goodput(
     assert "&lt;script&gt;document.title" in shown
 
 
+def test_a_collected_job_has_the_same_report_where_there_is_no_cluster(
+    cluster: Workplace, job: str, page: Path, tmp_path: Path
+) -> None:
+    cluster.fab("collect", job, "--into", str(tmp_path / "results"))
+    elsewhere = Workplace(tmp_path)  # another project, whose stack was never created
+    named = elsewhere.fab("report", "--collected", str(tmp_path / "results" / job)).out.strip()
+    collected, live = (re.findall(r"<tr>.*?</tr>", one.read_text()) for one in (elsewhere.own / named, page))
+    assert len(live) > 20
+    (where,) = (row for row in live if row not in collected)
+    assert '<th scope="row">records</th>' in where
+    text = (elsewhere.own / named).read_text()
+    assert re.search(r"goodput[^%]*\d+ %", text, re.IGNORECASE)
+    assert "samples/s by node" in text
+    assert "unknown: no price list is asked for collected records" in text
+
+
 class TestInABrowser:
     """Headless Chromium, in a network namespace of its own."""
 
