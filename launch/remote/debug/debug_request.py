@@ -46,7 +46,7 @@ def request_debug(job: str, py_spy: str) -> DebugAnswer:
         raise NotDebugged(
             f"job {job} is {state['state']}, its ranks do not run yet: {state['reason'] or 'it starts'}"
         )
-    request = os.urandom(8).hex()
+    request, asked = os.urandom(8).hex(), time.time()
     replace_file(
         folder.file(REQUEST), json.dumps({"id": request, "py_spy": py_spy}).encode(), outlives_machine=False
     )
@@ -54,13 +54,18 @@ def request_debug(job: str, py_spy: str) -> DebugAnswer:
     while time.monotonic() < until:
         time.sleep(_POLL)
         answer: DebugAnswer | None = _read(folder.file(ANSWER))
-        if answer is not None and answer["request"] == request:
-            return answer
+        if answer is not None and (answer["request"] == request or _began(answer) >= asked):
+            return answer  # also where another request has replaced this one: its look is as new
         state = folder.state()
         if state["state"] in job_dir.TERMINAL:
             why = f"{state['state']}, {state['reason']}" if state["reason"] else state["state"]
             raise NotDebugged(f"job {job} ended meanwhile: {why}")
     raise NotDebugged(f"the supervisor of job {job} did not answer within {timing.DEBUG_STEP_S:g} s")
+
+
+def _began(answer: DebugAnswer) -> float:
+    """Return when the look of an answer began, in Unix seconds."""
+    return answer["time"] - answer["seconds"]
 
 
 def read_request(folder: job_dir.Folder) -> tuple[str, str] | None:
