@@ -224,7 +224,8 @@ def advice(trouble: Trouble, update: str, removal: str) -> str:
         "size": "choose another region or size (`fab plan` shows what is offered), or ask for access to it",
         "login": "the sign-in has expired: run `az login`, then repeat the command; it continues from there",
         "rights": "the signed-in identity lacks a right: ask for Contributor on the subscription, and for "
-        "User Access Administrator where roles are given: for storage, ttlHours, idleStopMinutes, images",
+        "User Access Administrator where roles are given: for storage, monitor, ttlHours, idleStopMinutes, "
+        "images",
         "in-use": f"{what} is in it and is not of the stack: remove it, then `{removal}`",
         "other": "",
     }[kind_of(trouble)]

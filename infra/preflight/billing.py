@@ -32,11 +32,15 @@ _FREE = {
     "microsoft.managedidentity/userassignedidentities": "",
     "microsoft.compute/galleries": "",
     "microsoft.compute/galleries/images": "",
+    # What they take is billed at the workspace: learn.microsoft.com prometheus-metrics-overview.
+    "microsoft.insights/datacollectionendpoints": "",
+    "microsoft.insights/datacollectionrules": "",
 }
 _UNKNOWN = {
     "microsoft.network/privatednszones": "by zone and by queries",
     "microsoft.compute/galleries/images/versions": "by stored data",
     "microsoft.compute/images": "by stored data",
+    "microsoft.monitor/accounts": "by samples sent and by queries",
 }
 
 

@@ -168,7 +168,11 @@ def _kind(one: Thing) -> str:
     >>> from infra.preflight.usage import Thing
     >>> _kind(Thing(id="", type="Microsoft.Network/natGateways", name="", group=""))
     'nat gateway'
+    >>> _kind(Thing(id="", type="Microsoft.Monitor/accounts", name="", group=""))
+    'Azure Monitor workspace'
     """
+    if one.type.lower() == "microsoft.monitor/accounts":
+        return "Azure Monitor workspace"
     last = one.type.rpartition("/")[2]
     words = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", last).split()
     return _singular(" ".join(word if word == "IP" else word.lower() for word in words))

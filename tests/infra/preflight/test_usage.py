@@ -248,3 +248,11 @@ def test_a_thing_is_listed_once_and_only_if_its_or_its_groups_tag_says_so(
     for i, (place, owner) in enumerate(resources):
         if owner is not None and stack in (None, owner) and place in groups:
             assert any(one.name == f"n{i}" for one in found)
+
+
+def test_azure_monitor_bills_the_workspace_by_use_and_nothing_else() -> None:
+    workspace = charge_of("Microsoft.Monitor/accounts", None)
+    assert (workspace.free, workspace.meter) == (False, None)
+    assert workspace.note == "by samples sent and by queries"
+    assert charge_of("Microsoft.Insights/dataCollectionRules", None).free
+    assert charge_of("Microsoft.Insights/dataCollectionEndpoints", None).free

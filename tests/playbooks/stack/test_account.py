@@ -176,6 +176,7 @@ def test_an_account_of_one_stack_has_nothing_of_another(
         ("Microsoft.Compute/virtualMachineScaleSets", "virtual machine scale set"),
         ("Microsoft.Sql/databases", "database"),
         ("Microsoft.Cache/redis", "redis"),
+        ("Microsoft.Monitor/accounts", "Azure Monitor workspace"),
     ],
 )
 def test_one_thing_is_named_as_one(
