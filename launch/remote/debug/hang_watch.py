@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["HangWatch"]
 
 _LATE = 2
-"""Number of looks after which a node may have been late before a silent job is ended all the same."""
+"""Number of looks that may leave a node or the verdict unknown before a silent job is ended all the same."""
 _BY_ITSELF = ""
 """The request of a collection that the supervisor starts by itself."""
 
@@ -109,9 +109,11 @@ class HangWatch:
         """End the job unless a rank has printed meanwhile, or its ranks move."""
         silent = int(now - self._newest)
         if self._hang_after is None or silent < self._hang_after:
+            self._late = 0
             return None
-        if answer["facts"]["unanswered"] and self._late < _LATE:
-            self._late += 1  # what is not known of a node may be that it moves: look again
+        is_open = bool(answer["facts"]["unanswered"]) or verdict["kind"] == "unknown"
+        if is_open and self._late < _LATE:
+            self._late += 1  # what is not known of a node or a rank may be that it moves: look again
             return None
         if verdict["kind"] == "slow":
             self._running_since, self._late = now, 0

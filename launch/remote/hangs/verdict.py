@@ -59,6 +59,7 @@ def judge(facts: DebugFacts) -> Verdict:
         or _dead_network(facts, ranks)
         or _missing(facts, ranks)
         or _mismatched(ranks)
+        or _compute(ranks)
         or _unknown(facts, ranks)
     )
     verdict["notes"] += _notes(facts, ranks)
@@ -345,6 +346,18 @@ def _mismatched(ranks: Sequence[_Rank]) -> Verdict | None:
     if len(groups[1][1]) == len(usual):
         return _verdict("mismatched-collective", text, [*usual, *odd])
     return _verdict("mismatched-collective", text, odd)
+
+
+def _compute(ranks: Sequence[_Rank]) -> Verdict | None:
+    """Judge ranks of which none waits for another, and some are at different lines of their program."""
+    moving = [rank for rank in ranks if len({(place.line, place.inside) for place in rank.places}) > 1]
+    if not moving:
+        return None
+    text = (
+        f"slow and not stuck: no rank waits in a collective that is known, and {len(moving)} of {len(ranks)} "
+        f"moved while they were looked at, such as {moving[0].name} in {moving[0].place.text}"
+    )
+    return _verdict("slow", text)
 
 
 def _unknown(facts: DebugFacts, ranks: Sequence[_Rank]) -> Verdict:

@@ -242,6 +242,18 @@ def test_a_node_that_answers_late_does_not_end_the_job_at_once(launch: Launch) -
         assert (stop is None) is (attempt < 2), attempt
 
 
+def test_a_verdict_that_nothing_is_known_does_not_end_the_job_at_once(launch: Launch) -> None:
+    now = HANG_AFTER + 1
+    for attempt in range(3):
+        launch.watch.on_tick(now)
+        for node, report in enumerate(reports(culprit=None)):
+            launch.answers(node, report, request=attempt + 1)
+        now += 3
+        stop = launch.watch.on_tick(now)
+        assert launch.answer()["verdict"]["kind"] == "unknown"
+        assert (stop is None) is (attempt < 2), attempt
+
+
 def test_a_full_disk_loses_the_answer_alone(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")

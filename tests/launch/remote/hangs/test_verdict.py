@@ -246,6 +246,21 @@ def test_facts_stay_as_they_are() -> None:
     assert job.facts == before
 
 
+@pytest.mark.parametrize(("moving", "kind"), [(4, "slow"), (1, "slow"), (0, "unknown")])
+def test_ranks_that_compute_without_waiting_for_others_do_not_hang(moving: int, kind: str) -> None:
+    job = Job(4)
+    for rank in range(4):
+        at = [20, 24, 31] if rank < moving else [20, 20, 20]
+        job.puts(rank, *([frame("fit", line=line)] for line in at))
+    found = verdict(job)
+    assert (found["kind"], found["ranks"]) == (kind, [])
+    if kind == "slow":
+        assert (
+            f"{moving} of 4 moved while they were looked at, such as rank 0 on node000000 in fit"
+            in (found["text"])
+        )
+
+
 def test_stacks_that_are_missing_are_explained() -> None:
     job = Job(4)
     for rank in range(4):
