@@ -48,6 +48,7 @@ class Collection:
                 "per_node": int(per_node),
                 "ranks": [],
                 "pids": [],
+                "until_ms": 0,
                 "containers": [],
             }
             channel.send(frames.DEBUG, order)

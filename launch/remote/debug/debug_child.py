@@ -33,7 +33,9 @@ class DebugChild:
         order["ranks"], order["pids"] = list(running), list(running.values())
         order["containers"] = [started_in(pid) if started_in else "" for pid in running.values()]
         self._request = order["request"]
-        self._until = time.monotonic() + timing.DEBUG_CHILD_S + timing.DEBUG_LATE_S
+        until = time.monotonic() + timing.DEBUG_CHILD_S  # its interpreter's start is part of the child's time
+        order["until_ms"] = int(until * 1000)
+        self._until = until + timing.DEBUG_LATE_S
         self._output = bytearray()
         word = frames.pack(order).decode("utf-8", "surrogateescape")
         argv = [sys.executable or "python3", "-I", "-S", _MAIN, "rank-stacks", word]

@@ -200,6 +200,8 @@ class DebugOrder(TypedDict):
     """1 where a rank is the user's own launcher, whose processes are the job's ranks."""
     ranks: list[int]
     pids: list[int]
+    until_ms: int
+    """When the look has to end, by the node's monotonic clock; set by the runner."""
     containers: list[str]
     """Of each rank, what a daemon has started it in: ``docker:`` and the container's id; empty where its
     processes descend from its pid."""

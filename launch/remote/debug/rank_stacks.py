@@ -101,7 +101,7 @@ def main(order: str) -> int:
 
 def _collect(order: DebugOrder) -> NodeFacts:
     begun = time.monotonic()
-    limit = begun + timing.DEBUG_CHILD_S
+    limit = order["until_ms"] / 1000
     problems: list[str] = []
     ports = PortCounters() if order["node"] else None
     by_rank = _watched(order, problems)
@@ -111,7 +111,8 @@ def _collect(order: DebugOrder) -> NodeFacts:
     for rank, environ in environs.items():
         request_record(environ, rank)
     for look in range(_LOOKS):
-        time.sleep(max(0.0, begun + look * timing.DEBUG_SPAN_S / (_LOOKS - 1) - time.monotonic()))
+        due = min(limit, begun + look * timing.DEBUG_SPAN_S / (_LOOKS - 1))
+        time.sleep(max(0.0, due - time.monotonic()))
         for one in watched:
             if not look or one.facts["threads"]:
                 one.look(spy, limit)

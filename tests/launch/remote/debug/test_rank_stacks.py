@@ -69,6 +69,7 @@ def looked_at(
         "per_node": per_node,
         "ranks": [],
         "pids": [],
+        "until_ms": 0,
         "containers": [],
     }
     begun = time.monotonic()
@@ -124,6 +125,18 @@ def test_a_rank_that_has_ended_is_reported_without_processes() -> None:
 def test_a_container_whose_processes_are_not_found_is_reported(home: Path, started: str) -> None:
     facts, _ = looked_at({4: os.getpid()}, started_in=started)
     assert facts["problems"] == [f"no process of rank 4's container was found ({started})"]
+
+
+def test_a_look_that_begins_late_ends_in_time_with_what_it_has(
+    ranks: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timing, "DEBUG_CHILD_S", 0.0)  # the interpreter's start has taken all the time
+    facts, seconds = looked_at({0: ranks[0].pid, 1: ranks[1].pid})
+    assert [rank["rank"] for rank in facts["ranks"]] == [0, 1]
+    process = facts["ranks"][0]["processes"][0]
+    assert (process["state"], process["threads"]) == ("S", [])
+    assert process["problem"] == "there was no time left to read its stacks"
+    assert seconds < timing.DEBUG_LATE_S
 
 
 def test_a_child_that_hangs_is_killed_and_an_empty_piece_sent(monkeypatch: pytest.MonkeyPatch) -> None:
