@@ -103,7 +103,7 @@ def choose_columns(shown: TopRows, width: int) -> Columns:
         _Column("state", 8, lambda node: node.state, _state_style, left=True),
         _Column("cpu %", 5, _cpu),
     ]
-    gpu = [_Column("gpu %", 5, _gpu)] if shown.has_gpus else []
+    gpu = [_Column("gpu %", 5, _gpu)] if shown.is_gpu_course else []
     order = [
         *first,
         *gpu,
@@ -112,7 +112,11 @@ def choose_columns(shown: TopRows, width: int) -> Columns:
         _Column("net B/s", 7, _network),
         *([_Column("gpu mem", 9, _gpu_memory), _Column("power W", 7, _power)] if shown.has_gpus else []),
         _Column("silent", 7, _silence),
-        *([_Column("gpus", most_gpus, _each_gpu, left=True)] if most_gpus > 1 else []),
+        *(
+            [_Column("gpus", most_gpus, _each_gpu, left=True)]
+            if most_gpus > 1 and shown.is_gpu_course
+            else []
+        ),
     ]
     reserved = _LEAST_COURSE + 1 if shown.interval_s else 0
     left = width - 1  # the mark of a flag
@@ -133,7 +137,7 @@ def header_line(columns: Columns, shown: TopRows) -> Line:
     if columns.course:
         longest = max((len(node.course) for node in shown.nodes), default=0)
         span = duration(min(columns.course, longest) * shown.interval_s)
-        texts.append(padded(f"{'gpu' if shown.has_gpus else 'cpu'}, {span}", columns.course))
+        texts.append(padded(f"{'gpu' if shown.is_gpu_course else 'cpu'}, {span}", columns.course))
     return ((" " + " ".join(texts), "bold"),)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from launch.client.events import JobState
 from launch.client.samples import JobSamples
 from launch.remote.sample.flags import STALE_S
-from launch.remote.sample.sample_records import History, LiveNode, LiveRank
+from launch.remote.sample.sample_records import GpuSample, History, LiveNode, LiveRank
 from playbooks.observe.top_view import Sorting, View
 
 __all__ = [
@@ -53,7 +53,7 @@ class NodeRow:
     live: LiveNode | None
     ranks: tuple[RankRow, ...]
     course: tuple[float | None, ...]
-    """Share of its GPUs in use, or of its processors where it has none, in the history's intervals."""
+    """Share of its GPUs in use, or of its processors where that is not known, in the history's intervals."""
     flags: int
     """Number of flags that name the node or one of its ranks."""
 
@@ -77,6 +77,9 @@ class TopRows:
     interval_s: float
     """Seconds of one value of a node's course; 0 without a history."""
     has_gpus: bool
+    """Whether a GPU has figures."""
+    is_gpu_course: bool
+    """Whether the courses are those of GPUs: of GPUs that are split (MIG), NVML knows no utilisation."""
 
 
 Row = NodeRow | RankRow
@@ -93,7 +96,8 @@ def make_rows(samples: JobSamples) -> TopRows:
     counts: dict[str, int] = {}
     for flag in samples.flags:
         counts[flag["node"]] = counts.get(flag["node"], 0) + 1
-    has_gpus = any(node["gpus"] for node in nodes.values())
+    has_gpus = any(_is_known(gpu) for node in nodes.values() for gpu in node["gpus"])
+    is_gpu_course = any(gpu["utilisation"] >= 0 for node in nodes.values() for gpu in node["gpus"])
     names = dict.fromkeys((*samples.state.nodes, *nodes, *by_node))
     rows = []
     for name in names:
@@ -116,7 +120,7 @@ def make_rows(samples: JobSamples) -> TopRows:
                 _state(node, ranks, now, has_ended=samples.state.is_terminal),
                 node,
                 ranks,
-                course(history, name, has_gpus=has_gpus),
+                course(history, name, of_gpus=is_gpu_course),
                 counts.get(name, 0),
             )
         )
@@ -128,6 +132,7 @@ def make_rows(samples: JobSamples) -> TopRows:
         spread=_spread(rows),
         interval_s=history["interval_s"] if history else 0.0,
         has_gpus=has_gpus,
+        is_gpu_course=is_gpu_course,
     )
 
 
@@ -152,10 +157,14 @@ def _sorted(nodes: Sequence[NodeRow], sorting: Sorting) -> Sequence[NodeRow]:
     return sorted(nodes, key=lambda node: node.name)
 
 
-def course(history: History | None, name: str, *, has_gpus: bool) -> tuple[float | None, ...]:
-    """Return the course of a node's utilisation, of its GPUs where the job has any."""
+def _is_known(gpu: GpuSample) -> bool:
+    return max(gpu["utilisation"], gpu["memory_total"], gpu["power_mw"]) >= 0
+
+
+def course(history: History | None, name: str, *, of_gpus: bool) -> tuple[float | None, ...]:
+    """Return the course of a node's utilisation: of its GPUs, or of its processors."""
     series = (history["nodes"].get(name) if history else None) or {}
-    return tuple(series.get("gpu" if has_gpus else "cpu", ()))
+    return tuple(series.get("gpu" if of_gpus else "cpu", ()))
 
 
 def _state(node: LiveNode | None, ranks: Sequence[RankRow], now: float, *, has_ended: bool) -> str:

@@ -142,6 +142,27 @@ def test_ranks_are_shown_where_all_fit_and_at_a_key() -> None:
 
 
 @pytest.mark.parametrize(
+    ("unknown", "has", "lacks"),
+    [
+        (("utilisation",), ("gpu mem", "cpu, "), ("gpu %", "gpus", "gpu, ")),
+        (("utilisation", "memory_total", "power_mw"), ("cpu, ",), ("gpu",)),
+    ],
+    ids=["split GPUs", "clocks alone"],
+)
+def test_the_course_is_of_what_is_known(
+    unknown: Sequence[str], has: Sequence[str], lacks: Sequence[str]
+) -> None:
+    made = samples(2)
+    assert made.live is not None
+    for node in made.live["nodes"].values():
+        for gpu in node["gpus"]:
+            gpu.update(dict.fromkeys(unknown, -1))  # type: ignore[typeddict-item]
+    screen = text(shown(made, (130, 24)))
+    assert [word for word in has if word not in screen] == []
+    assert [word for word in lacks if word in screen] == []
+
+
+@pytest.mark.parametrize(
     ("keys", "first"),
     [
         (["down", "down", "up"], 1),
