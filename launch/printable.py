@@ -9,7 +9,7 @@ import re
 import unicodedata
 from typing import IO
 
-__all__ = ["escaped_json", "for_file", "for_stream", "for_terminal", "without_escapes"]
+__all__ = ["escaped_json", "for_file", "for_stream", "for_terminal", "takes_colours", "without_escapes"]
 
 _SEQUENCE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[ -/]*[0-~])"
 _ESCAPE_BYTES = re.compile(_SEQUENCE.encode("ascii"))
@@ -34,13 +34,19 @@ _CONTROL = re.compile(r"[^\t\n -~]")
 _BEYOND_ASCII = re.compile(r"[^\x00-~]")
 
 
+def takes_colours(stream: IO[str]) -> bool:
+    """Return whether the stream is a terminal that shows colours, and ``NO_COLOR`` does not forbid them."""
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") in ("dumb", "unknown")
+    return stream.isatty() and not is_plain
+
+
 def for_stream(text: str, stream: IO[str]) -> str:
     """Return ``text`` made safe for ``stream`` by :func:`for_terminal` or :func:`for_file`.
 
-    ``NO_COLOR`` in the environment removes the colours.
+    Colours stay where :func:`takes_colours`.
     """
     if stream.isatty():
-        return for_terminal(text, colours=not os.environ.get("NO_COLOR"))
+        return for_terminal(text, colours=takes_colours(stream))
     if text.isascii() and "\x1b" not in text:
         return text
     try:

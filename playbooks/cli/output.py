@@ -25,7 +25,7 @@ from typing import IO, Any
 from launch.errors import InputError
 from launch.host import Completed
 from launch.nodeset import fold, ranges
-from launch.printable import escaped_json, for_file, for_stream, for_terminal
+from launch.printable import escaped_json, for_file, for_stream, for_terminal, takes_colours
 from launch.remote.base.messages import size
 from playbooks.cli.table_layout import fitting, paragraphs
 
@@ -238,7 +238,7 @@ def log(
     """
     to = sys.stderr if to_stderr else sys.stdout
     is_terminal = to.isatty()
-    in_colour = is_terminal and not os.environ.get("NO_COLOR")
+    in_colour = takes_colours(to)
     front = _front(tuple(ranks), tuple(nodes), in_colour)
     if stream == "stderr" and is_terminal:
         front += _painted("!", "31", in_colour)
@@ -370,7 +370,7 @@ def _style(text: str) -> str:
 
 
 def _painter(stream: IO[str]) -> Any:
-    in_colour = stream.isatty() and not os.environ.get("NO_COLOR")
+    in_colour = takes_colours(stream)
     return lambda text, code: _painted(text, code, in_colour)
 
 

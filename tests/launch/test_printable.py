@@ -161,6 +161,7 @@ def test_a_search_sees_the_words_without_the_colours() -> None:
     assert without_escapes(b"\x1b[1;31mlo\x1b[mss\x1b]0;t\x07") == b"loss"
 
 
-def test_no_color_takes_the_colours_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb"), ("TERM", "unknown")])
+def test_a_terminal_without_colours_gets_none(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(name, value)
     assert for_stream("\x1b[31mred", Terminal()) == "red"
