@@ -6,9 +6,8 @@ rank that is stopped is also missing from the collective that the others wait in
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from launch.remote.hangs.places import NOWHERE, Place, main_process, place_of
+from launch.remote.hangs.looked_ranks import Rank, by_place, others, shown, rank_of
+from launch.remote.hangs.places import NOWHERE
 from launch.remote.hangs.stack_folding import format_ranks, ranks_of
 
 TYPE_CHECKING = False
@@ -26,28 +25,9 @@ none."""
 _MOST_DEAD = 4
 
 
-class _Rank(NamedTuple):
-    number: int
-    node: str
-    process: ProcessFacts | None
-    processes: Sequence[ProcessFacts]
-    places: tuple[Place, ...]
-    """At each look."""
-    sequence: int
-    """Of its newest collective by the flight recorder; -1 without."""
-
-    @property
-    def place(self) -> Place:
-        return self.places[0]
-
-    @property
-    def name(self) -> str:
-        return f"rank {self.number} on {self.node}"
-
-
 def judge(facts: DebugFacts) -> Verdict:
     """Return the verdict on what is known of a job's ranks."""
-    ranks = [_rank(number, node, its) for number, (node, its) in sorted(ranks_of(facts).items())]
+    ranks = [rank_of(number, node, its) for number, (node, its) in sorted(ranks_of(facts).items())]
     verdict = (
         _stopped(ranks)
         or _in_kernel(ranks)
@@ -66,19 +46,7 @@ def judge(facts: DebugFacts) -> Verdict:
     return verdict
 
 
-def _rank(number: int, node: str, facts: object) -> _Rank:
-    its = facts
-    process = main_process(its)  # type: ignore[arg-type]
-    looks = []
-    if process is not None and process["threads"]:
-        looks = [process["threads"][0]["frames"], *(look["frames"] for look in process["later"])]
-    places = tuple(place_of(frames) for frames in looks) or (NOWHERE,)
-    newest = its["collective"]  # type: ignore[index]
-    sequence = newest[0]["sequence"] if newest else -1
-    return _Rank(number, node, process, its["processes"], places, sequence)  # type: ignore[index]
-
-
-def _verdict(kind: VerdictKind, text: str, ranks: Iterable[_Rank] = (), nodes: Iterable[str] = ()) -> Verdict:
+def _verdict(kind: VerdictKind, text: str, ranks: Iterable[Rank] = (), nodes: Iterable[str] = ()) -> Verdict:
     at_fault = list(ranks)
     names = list(dict.fromkeys([*(rank.node for rank in at_fault), *nodes]))
     return {
@@ -90,41 +58,10 @@ def _verdict(kind: VerdictKind, text: str, ranks: Iterable[_Rank] = (), nodes: I
     }
 
 
-def _named(ranks: Sequence[_Rank]) -> str:
-    """Return ranks with their nodes, shortened where they are many."""
-    nodes = list(dict.fromkeys(rank.node for rank in ranks))
-    where = nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes"
-    return f"{format_ranks(rank.number for rank in ranks)} on {where}"
-
-
-def _others(ranks: Sequence[_Rank], without: Sequence[_Rank]) -> str:
-    """Return what most of the other ranks do."""
-    rest = [rank for rank in ranks if rank not in without]
-    groups = _by_place([rank for rank in rest if rank.place.operation])
-    if not groups:
-        return ""
-    place, waiting = groups[0]
-    verb = "waits" if len(waiting) == 1 else "wait"
-    count = f"{len(waiting)} rank{'s' * (len(waiting) != 1)}"
-    sequence = waiting[0].sequence
-    number = f" #{sequence}" if sequence >= 0 and all(one.sequence == sequence for one in waiting) else ""
-    at = f" at {place.line}" if place.line else ""
-    return f"{count} {verb} in {place.operation}{number}{at}; "
-
-
-def _by_place(ranks: Sequence[_Rank]) -> list[tuple[Place, list[_Rank]]]:
-    """Return the ranks by operation and line, most first."""
-    groups: dict[tuple[str, str], list[_Rank]] = {}
-    for rank in ranks:
-        groups.setdefault((rank.place.operation, rank.place.line), []).append(rank)
-    ordered = sorted(groups.values(), key=lambda its: (-len(its), its[0].number))
-    return [(its[0].place, its) for its in ordered]
-
-
 # -- the kinds ------------------------------------------------------------------------------------
 
 
-def _stopped(ranks: Sequence[_Rank]) -> Verdict | None:
+def _stopped(ranks: Sequence[Rank]) -> Verdict | None:
     found = [rank for rank in ranks if any(one["state"] in _STOPPED for one in rank.processes)]
     if not found:
         return None
@@ -134,11 +71,11 @@ def _stopped(ranks: Sequence[_Rank]) -> Verdict | None:
         f"`kill -CONT {its['pid']}` there lets it go on" if its["state"] == "T" else "let the debugger go on"
     )
     verb = "is" if len(found) == 1 else "are"
-    text = f"{_others(ranks, found)}{_named(found)} {verb} stopped {why} (process {its['pid']}): {remedy}"
+    text = f"{others(ranks, found)}{shown(found)} {verb} stopped {why} (process {its['pid']}): {remedy}"
     return _verdict("stopped", text, found)
 
 
-def _in_kernel(ranks: Sequence[_Rank]) -> Verdict | None:
+def _in_kernel(ranks: Sequence[Rank]) -> Verdict | None:
     found = [rank for rank in ranks if any(map(_hangs_in_kernel, rank.processes))]
     if not found:
         return None
@@ -146,7 +83,7 @@ def _in_kernel(ranks: Sequence[_Rank]) -> Verdict | None:
     function = its["kernel_function"] or "an unnamed function"
     verb = "hangs" if len(found) == 1 else "hang"
     text = (
-        f"{_others(ranks, found)}{_named(found)} {verb} in the kernel (state D, process {its['pid']}, in "
+        f"{others(ranks, found)}{shown(found)} {verb} in the kernel (state D, process {its['pid']}, in "
         f"{function}): a disk, a file system or a driver does not answer"
     )
     return _verdict("kernel", text, found)
@@ -157,7 +94,7 @@ def _hangs_in_kernel(process: ProcessFacts) -> bool:
     return process["state"] == "D" and process["switches"] < _WAKES
 
 
-def _cut_off(facts: DebugFacts, ranks: Sequence[_Rank]) -> Verdict | None:
+def _cut_off(facts: DebugFacts, ranks: Sequence[Rank]) -> Verdict | None:
     """Judge nodes from which the head has nothing any more, whatever the others wait in."""
     nodes = sorted(facts["unheard_s"])
     if not nodes:
@@ -166,29 +103,29 @@ def _cut_off(facts: DebugFacts, ranks: Sequence[_Rank]) -> Verdict | None:
     more = f" and {len(nodes) - _MOST_DEAD} more" if len(nodes) > _MOST_DEAD else ""
     verb = "is" if len(nodes) == 1 else "are"
     text = (
-        f"{_others(ranks, [])}{', '.join(nodes[:_MOST_DEAD])}{more} {verb} cut off or dead: nothing has come "
+        f"{others(ranks, [])}{', '.join(nodes[:_MOST_DEAD])}{more} {verb} cut off or dead: nothing has come "
         f"from there for {seconds} s"
     )
     return _verdict("dead-network", text, nodes=nodes)
 
 
-def _ended(facts: DebugFacts, ranks: Sequence[_Rank]) -> Verdict | None:
+def _ended(facts: DebugFacts, ranks: Sequence[Rank]) -> Verdict | None:
     """Judge ranks that have ended while others wait for them."""
     ended = {int(rank): status for rank, status in facts["ended"].items()}
-    waiting = _others(ranks, [])
+    waiting = others(ranks, [])
     if not (ended and waiting):
         return None
     gone = [
-        _Rank(number, facts["node_of"].get(str(number), "?"), None, (), (NOWHERE,), -1)
+        Rank(number, facts["node_of"].get(str(number), "?"), None, (), (NOWHERE,), -1)
         for number in sorted(ended)
     ]
     statuses = ", ".join(map(str, sorted(set(ended.values()))))
     verb = "has" if len(gone) == 1 else "have"
-    text = f"{waiting}{_named(gone)} {verb} ended already, with exit status {statuses}"
+    text = f"{waiting}{shown(gone)} {verb} ended already, with exit status {statuses}"
     return _verdict("missing-rank", text, gone)
 
 
-def _slow(facts: DebugFacts, ranks: Sequence[_Rank]) -> Verdict | None:
+def _slow(facts: DebugFacts, ranks: Sequence[Rank]) -> Verdict | None:
     """Judge a job whose waiting ranks move between two looks, or that prints."""
     waiting = [rank for rank in ranks if any(place.operation for place in rank.places)]
     moving = [rank for rank in waiting if _moves(rank)]
@@ -204,12 +141,12 @@ def _slow(facts: DebugFacts, ranks: Sequence[_Rank]) -> Verdict | None:
     if 0 < len(late) <= max(1, len(ranks) // 4) and least < max(counts.values()):
         place = next((place for place in late[0].places if not place.operation), late[0].place)
         verb = "waits" if len(late) == 1 else "wait"
-        text += f"; {_named(late)} {verb} least for others: in {place.text}"
+        text += f"; {shown(late)} {verb} least for others: in {place.text}"
         return _verdict("slow", text, late)
     return _verdict("slow", text)
 
 
-def _moves(rank: _Rank) -> bool:
+def _moves(rank: Rank) -> bool:
     if any((one.operation, one.line) != (rank.place.operation, rank.place.line) for one in rank.places):
         return True
     if rank.process is None:
@@ -217,7 +154,7 @@ def _moves(rank: _Rank) -> bool:
     return rank.process["switches"] >= _WAKES or (rank.place.is_mpi and rank.process["received"] > 0)
 
 
-def _by_ras(facts: DebugFacts, ranks: Sequence[_Rank]) -> Verdict | None:
+def _by_ras(facts: DebugFacts, ranks: Sequence[Rank]) -> Verdict | None:
     """Judge ranks that, by NCCL's own account, do not answer, or have started fewer collectives."""
     of_process = {(rank.node, process["pid"]): rank for rank in ranks for process in rank.processes}
     groups: dict[str, dict[int, RasRank]] = {}
@@ -238,14 +175,14 @@ def _by_ras(facts: DebugFacts, ranks: Sequence[_Rank]) -> Verdict | None:
             what = first["state"] if first["state"].startswith("does") else f"is {first['state']}"
         at = f", and is in {found[0].place.text}" if found and found[0].place != NOWHERE else ""
         who = f"NCCL's rank {first['rank']} (process {first['pid']} on {first['host']})"
-        who = _named(found) if found else who
-        text = f"{_others(ranks, found)}{who} {what}, by NCCL's account{at}"
+        who = shown(found) if found else who
+        text = f"{others(ranks, found)}{who} {what}, by NCCL's account{at}"
         is_elsewhere = not found or not found[0].place.operation
         return _verdict("missing-rank" if is_elsewhere else "mismatched-collective", text, found)
     return None
 
 
-def _mismatched_sequence(ranks: Sequence[_Rank]) -> Verdict | None:
+def _mismatched_sequence(ranks: Sequence[Rank]) -> Verdict | None:
     """Judge ranks whose flight recorders number the collective that they are in differently."""
     known = [rank for rank in ranks if rank.sequence >= 0]
     numbers = [rank.sequence for rank in known]
@@ -257,13 +194,13 @@ def _mismatched_sequence(ranks: Sequence[_Rank]) -> Verdict | None:
         return None  # it is not in a collective: it is late, and missing from the others'
     its = odd[0]
     text = (
-        f"{_others(ranks, odd)}{_named(odd)} {'is' if len(odd) == 1 else 'are'} at {its.place.operation} "
+        f"{others(ranks, odd)}{shown(odd)} {'is' if len(odd) == 1 else 'are'} at {its.place.operation} "
         f"#{its.sequence}{f' at {its.place.line}' if its.place.line else ''}"
     )
     return _verdict("mismatched-collective", text, odd)
 
 
-def _dead_network(facts: DebugFacts, ranks: Sequence[_Rank]) -> Verdict | None:
+def _dead_network(facts: DebugFacts, ranks: Sequence[Rank]) -> Verdict | None:
     """Judge connections whose data is sent again and again."""
     pairs: dict[frozenset[str], int] = {}
     for rank in ranks:
@@ -288,21 +225,21 @@ def _dead_network(facts: DebugFacts, ranks: Sequence[_Rank]) -> Verdict | None:
     more = f" and {len(pairs) - _MOST_DEAD} more pairs" if len(pairs) > _MOST_DEAD else ""
     named = f"{at_fault[0]} is cut off: " if len(at_fault) == 1 else ""
     text = (
-        f"{_others(ranks, [])}{named}no data passes between {listed}{more}: {count} "
+        f"{others(ranks, [])}{named}no data passes between {listed}{more}: {count} "
         f"connection{'s' * (count != 1)} repeat{'s' * (count == 1)} what is not acknowledged"
     )
     return _verdict("dead-network", text, nodes=at_fault)
 
 
-def _port_down(ranks: Sequence[_Rank], down: dict[str, list[str]]) -> Verdict | None:
-    if not down or not _others(ranks, []):
+def _port_down(ranks: Sequence[Rank], down: dict[str, list[str]]) -> Verdict | None:
+    if not down or not others(ranks, []):
         return None
     listed = "; ".join(f"{', '.join(ports)} of {node}" for node, ports in sorted(down.items())[:_MOST_DEAD])
-    text = f"{_others(ranks, [])}InfiniBand ports are not active: {listed}"
+    text = f"{others(ranks, [])}InfiniBand ports are not active: {listed}"
     return _verdict("dead-network", text, nodes=sorted(down))
 
 
-def _missing(facts: DebugFacts, ranks: Sequence[_Rank]) -> Verdict | None:
+def _missing(facts: DebugFacts, ranks: Sequence[Rank]) -> Verdict | None:
     """Judge ranks that are elsewhere while others wait in a collective, or that did not report."""
     waiting = [rank for rank in ranks if rank.place.operation]
     if not waiting:
@@ -311,44 +248,44 @@ def _missing(facts: DebugFacts, ranks: Sequence[_Rank]) -> Verdict | None:
     known = [rank for rank in elsewhere if rank.place != NOWHERE]
     at_fault = known or elsewhere
     if at_fault:
-        groups = _by_place(at_fault)
+        groups = by_place(at_fault)
         parts = [
-            f"{_named(its)} {'is' if len(its) == 1 else 'are'} in {place.text}" for place, its in groups[:3]
+            f"{shown(its)} {'is' if len(its) == 1 else 'are'} in {place.text}" for place, its in groups[:3]
         ]
-        text = _others(ranks, at_fault) + "; ".join(parts)
+        text = others(ranks, at_fault) + "; ".join(parts)
         return _verdict("missing-rank", text, at_fault)
     silent = sorted(facts["unanswered"])
     if not silent:
         return None
     numbers = [int(rank) for rank, node in facts["node_of"].items() if node in silent]
     unseen = [
-        _Rank(number, facts["node_of"][str(number)], None, (), (NOWHERE,), -1) for number in sorted(numbers)
+        Rank(number, facts["node_of"][str(number)], None, (), (NOWHERE,), -1) for number in sorted(numbers)
     ]
     reported = {rank.number for rank in ranks}
     unseen = [
         rank for rank in unseen if rank.number not in reported and str(rank.number) not in facts["ended"]
     ]
     why = facts["unanswered"][silent[0]]
-    text = f"{_others(ranks, [])}nothing is known of {_named(unseen) if unseen else ', '.join(silent)}: {why}"
+    text = f"{others(ranks, [])}nothing is known of {shown(unseen) if unseen else ', '.join(silent)}: {why}"
     return _verdict("missing-rank", text, unseen, silent)
 
 
-def _mismatched(ranks: Sequence[_Rank]) -> Verdict | None:
+def _mismatched(ranks: Sequence[Rank]) -> Verdict | None:
     """Judge ranks that all wait, but in different collectives."""
-    groups = _by_place([rank for rank in ranks if rank.place.operation])
+    groups = by_place([rank for rank in ranks if rank.place.operation])
     if len(groups) < 2:  # noqa: PLR2004
         return None
     usual, odd = groups[0][1], [rank for _, its in groups[1:] for rank in its]
     parts = [
-        f"{_named(its)} {'waits' if len(its) == 1 else 'wait'} in {place.text}" for place, its in groups[1:4]
+        f"{shown(its)} {'waits' if len(its) == 1 else 'wait'} in {place.text}" for place, its in groups[1:4]
     ]
-    text = _others(ranks, odd) + "; ".join(parts)
+    text = others(ranks, odd) + "; ".join(parts)
     if len(groups[1][1]) == len(usual):
         return _verdict("mismatched-collective", text, [*usual, *odd])
     return _verdict("mismatched-collective", text, odd)
 
 
-def _compute(ranks: Sequence[_Rank]) -> Verdict | None:
+def _compute(ranks: Sequence[Rank]) -> Verdict | None:
     """Judge ranks of which none waits for another, and some are at different lines of their program."""
     moving = [rank for rank in ranks if len({(place.line, place.inside) for place in rank.places}) > 1]
     if not moving:
@@ -360,13 +297,13 @@ def _compute(ranks: Sequence[_Rank]) -> Verdict | None:
     return _verdict("slow", text)
 
 
-def _unknown(facts: DebugFacts, ranks: Sequence[_Rank]) -> Verdict:
-    waiting = _by_place([rank for rank in ranks if rank.place.operation])
+def _unknown(facts: DebugFacts, ranks: Sequence[Rank]) -> Verdict:
+    waiting = by_place([rank for rank in ranks if rank.place.operation])
     if waiting and len(waiting[0][1]) == len(ranks):
         place, _ = waiting[0]
         text = f"all {len(ranks)} ranks wait in {place.text}, and nothing shows which of them is missing"
         return _verdict("unknown", text)
-    groups = _by_place([rank for rank in ranks if rank.place != NOWHERE])
+    groups = by_place([rank for rank in ranks if rank.place != NOWHERE])
     if groups:
         place, its = groups[0]
         most = f"{len(its)} of {len(ranks)} are in {place.text}"
@@ -381,7 +318,7 @@ def _unknown(facts: DebugFacts, ranks: Sequence[_Rank]) -> Verdict:
     return _verdict("unknown", f"no stack of any rank is known: {why}")
 
 
-def _notes(facts: DebugFacts, ranks: Sequence[_Rank]) -> list[str]:
+def _notes(facts: DebugFacts, ranks: Sequence[Rank]) -> list[str]:
     """Return what limits the verdict, and what else was noticed, each once."""
     notes = [f"{node}: {why}" for node, why in sorted(facts["unanswered"].items())]
     for node, parts in sorted(facts["nodes"].items()):
