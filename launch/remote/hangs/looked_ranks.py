@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from launch.remote.debug.debug_records import ProcessFacts, RankFacts
 
-__all__ = ["Rank", "by_place", "others", "shown", "rank_of"]
+__all__ = ["Rank", "by_place", "others", "rank_of", "shown"]
 
 
 class Rank(NamedTuple):

@@ -6,7 +6,7 @@ rank that is stopped is also missing from the collective that the others wait in
 
 from __future__ import annotations
 
-from launch.remote.hangs.looked_ranks import Rank, by_place, others, shown, rank_of
+from launch.remote.hangs.looked_ranks import Rank, by_place, others, rank_of, shown
 from launch.remote.hangs.places import NOWHERE
 from launch.remote.hangs.stack_folding import format_ranks, ranks_of
 
@@ -246,7 +246,7 @@ def _missing(facts: DebugFacts, ranks: Sequence[Rank]) -> Verdict | None:
         return None
     elsewhere = [rank for rank in ranks if not rank.place.operation]
     known = [rank for rank in elsewhere if rank.place != NOWHERE]
-    at_fault = known or elsewhere
+    at_fault = known or [rank for rank in elsewhere if not (rank.process and rank.process["problem"])]
     if at_fault:
         groups = by_place(at_fault)
         parts = [
@@ -299,11 +299,16 @@ def _compute(ranks: Sequence[Rank]) -> Verdict | None:
 
 def _unknown(facts: DebugFacts, ranks: Sequence[Rank]) -> Verdict:
     waiting = by_place([rank for rank in ranks if rank.place.operation])
-    if waiting and len(waiting[0][1]) == len(ranks):
-        place, _ = waiting[0]
-        text = f"all {len(ranks)} ranks wait in {place.text}, and nothing shows which of them is missing"
+    known = [rank for rank in ranks if rank.place != NOWHERE]
+    if waiting and len(waiting[0][1]) == len(known):
+        count = (
+            f"{len(ranks)} ranks"
+            if len(known) == len(ranks)
+            else f"{len(known)} ranks whose stacks are known"
+        )
+        text = f"all {count} wait in {waiting[0][0].text}, and nothing shows which of them is missing"
         return _verdict("unknown", text)
-    groups = by_place([rank for rank in ranks if rank.place != NOWHERE])
+    groups = by_place(known)
     if groups:
         place, its = groups[0]
         most = f"{len(its)} of {len(ranks)} are in {place.text}"

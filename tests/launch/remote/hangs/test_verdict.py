@@ -280,6 +280,17 @@ def test_the_reason_counts_that_a_process_below_a_wrapper_has() -> None:
     assert verdict(job)["text"] == "no stack of any rank is known: Permission denied"
 
 
+def test_a_rank_whose_stacks_could_not_be_read_is_not_blamed_for_that() -> None:
+    job = Job(16)
+    job.main(3).update({"threads": [], "later": [], "problem": "py-spy did not end within 2.0 s"})
+    found = verdict(job)
+    assert (found["kind"], found["ranks"]) == ("unknown", [])
+    assert found["text"].startswith("all 15 ranks whose stacks are known wait in all_reduce at train.py:88")
+    assert found["notes"] == ["no stacks of rank 3: py-spy did not end within 2.0 s"]
+    job.puts(5, loading())
+    assert verdict(job)["ranks"] == [5]
+
+
 def test_programs_that_are_not_pythons_are_named_as_such() -> None:
     job = Job(4)
     for rank in range(4):
