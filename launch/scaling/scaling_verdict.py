@@ -129,7 +129,7 @@ def _against_linear(point: Point, base: Point, lost_to: str) -> str:
         spread = point.efficiency_high - point.efficiency_low
         return (
             f"{_nodes(point)}: no verdict on {efficiency}: the repeats spread over {percent(spread)} "
-            f"({bounds}), more than the {percent(abs(point.lost))} to linear; give a higher --repeat"
+            f"({bounds}), no less than the {percent(abs(point.lost))} to linear; give a higher --repeat"
         )
     if point.lost < 0:
         return f"{_nodes(point)}: {efficiency} ({bounds}): faster than linear; what slows {_nodes(base)}?"

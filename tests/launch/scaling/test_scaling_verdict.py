@@ -30,8 +30,13 @@ def test_a_spread_wider_than_the_difference_gives_no_verdict() -> None:
     found = analyse(study({1: [100.0, 104.0, 96.0], 2: [196.0, 204.0, 190.0]}))
     assert found.sentences == (
         "2 nodes: no verdict on 98.0 % of linear from 1 node: the repeats spread over 14.9 % (91.3 % to "
-        "106.2 %), more than the 2.0 % to linear; give a higher --repeat",
+        "106.2 %), no less than the 2.0 % to linear; give a higher --repeat",
     )
+
+
+def test_a_point_on_the_line_without_any_spread_is_described_as_it_is() -> None:
+    found = analyse(study({1: [100.0, 100.0], 2: [200.0, 200.0]})).sentences
+    assert "the repeats spread over 0.0 % (100.0 % to 100.0 %), no less than the 0.0 % to linear" in found[0]
 
 
 def test_a_single_run_gives_no_verdict() -> None:
