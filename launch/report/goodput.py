@@ -20,10 +20,11 @@ from itertools import pairwise
 from launch.remote.sample.sample_records import AttemptSteps, History
 from launch.report.timeline import PhaseSpan
 
-__all__ = ["NO_EPOCH", "NO_SAMPLES", "NO_STEP", "Goodput", "LostWork", "measure_goodput"]
+__all__ = ["NO_EPOCH", "NO_SAMPLES", "NO_STEP", "ONE_STEP", "Goodput", "LostWork", "measure_goodput"]
 
 NO_SAMPLES = "nothing was sampled"
 NO_STEP = "no metric `step`"
+ONE_STEP = "the metric `step` does not grow"
 NO_EPOCH = "steps begin again in each epoch, and no metric `epoch` says where a restart went on"
 
 
@@ -91,6 +92,8 @@ def measure_goodput(spans: Sequence[PhaseSpan], history: History | None) -> Good
     launches = _in_a_row([one for one in map(_steps, history["attempts"]) if one is not None])
     if isinstance(launches, str):
         return launches
+    if all(one.last == one.first for one in launches):
+        return ONE_STEP
     lost = []
     for number, one in enumerate(launches):
         later = launches[number + 1 :]

@@ -8,7 +8,7 @@ import pytest
 
 from launch.remote.sample.sample_records import AttemptSteps
 from launch.report.facts import parts_of
-from launch.report.goodput import NO_EPOCH, NO_STEP, Goodput, measure_goodput
+from launch.report.goodput import NO_EPOCH, NO_STEP, ONE_STEP, Goodput, measure_goodput
 from launch.report.summary import goodput_text
 from tests.launch.report.sample_job import attempt, facts, history, phase, spans_of
 
@@ -58,6 +58,11 @@ def test_a_launch_without_a_step_says_nothing_of_the_ones_before() -> None:
     found = measure_goodput(RUN, history(attempts=attempts))
     assert isinstance(found, Goodput)
     assert [(one.restart, one.steps) for one in found.lost] == [(2, 50)]
+
+
+def test_goodput_is_unknown_where_the_step_never_grows() -> None:
+    attempts = [attempt(0, (12, 12), (20, 100)), attempt(1, (12, 12), (140, 240))]
+    assert measure_goodput(RUN, history(attempts=attempts)) == ONE_STEP
 
 
 def of_epochs(
