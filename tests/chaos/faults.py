@@ -14,12 +14,14 @@ from rehearsal import control
 from rehearsal.vms.api import VmFault
 from tests.chaos.inside import Inside, Process
 from tests.e2e.workplace import Ran, Workplace
+from tests.environments.planted_images import link_torch
 
 __all__ = [
     "Fault",
     "Scene",
     "cancel",
     "fill",
+    "give_torchrun",
     "go",
     "in_turn",
     "kill_launcher_of_mpi",
@@ -74,6 +76,13 @@ def go(scene: Scene) -> None:
     """Tells the ranks to go on, on all nodes at once."""
     for inside in scene.nodes:
         inside.path(f"go-{scene.job}").touch()
+
+
+def give_torchrun(scene: Scene) -> None:
+    """Puts PyTorch into the nodes' home folders, where containers have it too: ``torch/bin/torchrun``."""
+    for inside in scene.nodes:
+        (home,) = scene.workplace.folder.root.glob(f"nodes/*/{inside.name}/home")
+        link_torch(home / "torch")
 
 
 def in_turn(*faults: Fault) -> Fault:

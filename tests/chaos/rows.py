@@ -285,25 +285,21 @@ OPERATOR_CANCELS = [
 
 ROWS = [*RANKS_FAIL, *MACHINES_FAIL, *OPERATOR_CANCELS]
 
-IN_CONTAINERS = {
-    "rank exits with 3": ("mpi", "pytorch", "tensorflow"),
-    "rank killed by SIGKILL": ("pytorch",),
-    "rank hangs past the time limit": ("pytorch",),
-    "node partitioned": ("pytorch",),
-    "head killed": ("mpi",),
-    "supervisor killed": BOTH,
-    "runner killed": BOTH,
-    "mpirun killed": ("mpi",),
-    "cancel ranks that ignore SIGTERM": ("mpi", "pytorch", "tensorflow"),
-    "cancel ranks with daemons": BOTH,
-}
-"""The rows that are also played with ranks in containers, each with its kinds of job."""
+BARE_ALONE = (
+    "sshd restarted",
+    "disk full on the head",
+    "disk full on another node",
+    "tmp not writable",
+    "tmp no longer writable",
+)
+"""Rows that end no running job: what they break is beside the ranks, whatever these run in."""
 
 
 def in_container(row: Row) -> Row:
     """The row with its ranks in containers of the image that ``environments/boxed.yml`` names."""
     options = (*row.options, "--environment", "boxed", "--runtime", "charliecloud")
-    return replace(row, what=f"{row.what} in a container", options=options)
+    before = faults.give_torchrun if row.kind == "torchrun" else row.before
+    return replace(row, what=f"{row.what} in a container", options=options, before=before)
 
 
-ROWS_IN_CONTAINERS = [in_container(row) for row in ROWS if row.kind in IN_CONTAINERS.get(row.what, ())]
+ROWS_IN_CONTAINERS = [in_container(row) for row in ROWS if row.what not in BARE_ALONE]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.conftest import Figures
+from tests.chaos.conftest import AT_ONCE, Figures
 from tests.chaos.engine import STACK, Engine, Outcome
 from tests.chaos.inside import nodes
 from tests.chaos.interruptions import INTERRUPTIONS_IN_CONTAINERS, Interruption, Seen
@@ -23,8 +23,11 @@ from tests.environments.planted_images import copy_image
 from tests.rehearsal.registry import registry
 
 pytestmark = [pytest.mark.environments, pytest.mark.timeout(600)]
-NODES = 16
-"""Two for each of six rows at a time, and two for each of two rows after which theirs are of no use."""
+NODES = 2 * (AT_ONCE + sum(row.spoils for row in ROWS_IN_CONTAINERS))
+"""Two for each row of those at a time, and two for each row after which theirs are of no use."""
+
+PATH = "PATH=/home/azureuser/torch/bin:/usr/bin:/bin"
+"""With the torchrun that rows of torchrun have in their nodes' home folders."""
 
 Mounts = dict[str, list[str]]
 
@@ -35,7 +38,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     made = Workplace(tmp_path_factory.mktemp("chaos"))
     shutil.copytree(Path(__file__).with_name("ranks"), made.own / "ranks")
     with registry(tmp_path_factory.mktemp("registry")) as images:
-        images.push("boxed", "1", image_archive().read_bytes(), Env=["PATH=/usr/bin:/bin"])
+        images.push("boxed", "1", image_archive().read_bytes(), Env=[PATH])
         try:
             made.start(NODES, node_python=None)
             made.configure(STACK, nodeCount=NODES)

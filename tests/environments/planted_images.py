@@ -8,11 +8,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from launch.code.node_code import remote_id
-from tests.e2e.workplace import Workplace
+from tests.e2e.workplace import NODE_PYTHON, Workplace
 
-__all__ = ["ENVIRONMENTS", "copy_image", "link_tree", "plant_image"]
+__all__ = ["ENVIRONMENTS", "copy_image", "link_torch", "link_tree", "plant_image"]
 
 ENVIRONMENTS = ".ranklift/environments"
+_TORCHRUN = """\
+#!/usr/bin/python3
+import os, sys
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
+from torch.distributed.run import main
+main()
+"""
 
 
 def plant_image(
@@ -50,6 +57,19 @@ def _home(made: Workplace, node: str) -> Path:
 def link_tree(source: Path, folder: Path) -> None:
     """Make a folder whose files are hard links to another's; both have to be on one disk."""
     subprocess.run(["cp", "-al", str(source), str(folder)], check=True)
+
+
+def link_torch(folder: Path) -> None:
+    """Make ``lib`` with the packages of ``.venv-node``, and ``bin/torchrun``, which the image's Python runs;
+    a folder that is there stays."""
+    if folder.exists():
+        return
+    (packages,) = (NODE_PYTHON / "lib").glob("python3.*/site-packages")
+    (folder / "bin").mkdir(parents=True)
+    link_tree(packages, folder / "lib")
+    torchrun = folder / "bin/torchrun"
+    torchrun.write_text(_TORCHRUN)
+    torchrun.chmod(0o755)
 
 
 def _confirm(folder: Path, nodes: Sequence[str]) -> None:

@@ -21,10 +21,10 @@ from launch.job.spec import JobNode, JobSpec
 from launch.launchers.pytorch import torchrun_argv
 from playbooks.ssh.connection import Cluster
 from tests.chaos.inside import nodes as living_nodes
-from tests.e2e.workplace import NODE_PYTHON, Workplace
+from tests.e2e.workplace import Workplace
 from tests.environments.debian_image import VARIABLES
 from tests.environments.in_containers import ID, record
-from tests.environments.planted_images import link_tree, plant_image
+from tests.environments.planted_images import link_torch, link_tree, plant_image
 from tests.launch.standin import lines, remarks
 
 pytestmark = [pytest.mark.environments, pytest.mark.timeout(600)]
@@ -82,14 +82,9 @@ class Rehearsed:
 @pytest.fixture(scope="module")
 def torch_root(image_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The image with PyTorch in it: that of ``.venv-node``, which is made for the same Python."""
-    python = (image_root / "usr/bin/python3").readlink().name
     root = tmp_path_factory.mktemp("torch") / "root"
     link_tree(image_root, root)
-    (root / "opt/torch/bin").mkdir(parents=True)
-    link_tree(NODE_PYTHON / "lib" / python / "site-packages", root / "opt/torch/lib")
-    torchrun = root / "opt/torch/bin/torchrun"
-    torchrun.write_text("#!/usr/bin/python3\nfrom torch.distributed.run import main\nmain()\n")
-    torchrun.chmod(0o755)
+    link_torch(root / "opt/torch")
     yield root
     shutil.rmtree(root)
 
