@@ -100,9 +100,13 @@ def cluster_name(stack: str) -> str:
     """
     plain = re.sub(r"[^a-z0-9]+", "-", stack.lower()).strip("-")
     if plain != stack or len(plain) > _LONGEST:
-        digest = hashlib.sha256(stack.encode()).hexdigest()[:6]
-        plain = f"{plain[: _LONGEST - 7].rstrip('-')}-{digest}".lstrip("-")
+        plain = _shortened(plain, stack).lstrip("-")
     return f"ranklift-{plain}"
+
+
+def _shortened(name: str, full: str) -> str:
+    """Return the beginning of a name, with a digest of the full one so that names stay different."""
+    return f"{name[: _LONGEST - 7].rstrip('-')}-{hashlib.sha256(full.encode()).hexdigest()[:6]}"
 
 
 def data_group_name(stack: str) -> str:
@@ -132,9 +136,7 @@ def monitor_name(stack: str) -> str:
     ('ranklift-dev', 'ranklift-aaaaaaaaaaaaaaaaaaaaaaaa-fbe194')
     """
     name = cluster_name(stack)
-    if len(name) <= _LONGEST:
-        return name
-    return f"{name[: _LONGEST - 7].rstrip('-')}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+    return name if len(name) <= _LONGEST else _shortened(name, name)
 
 
 def network_name(stack: str) -> str:
