@@ -17,7 +17,6 @@ __all__ = [
     "NodeBandwidth",
     "SlowPair",
     "Verdict",
-    "is_outlier",
     "typical",
 ]
 
@@ -28,14 +27,6 @@ Verdict = Literal["healthy", "suspect", "sick", "unknown"]
 WARN, REPORT = 0.85, 0.67
 """Parts of the usual bandwidth below which a node is suspect, and sick. Azure warns at 0.85 to 0.9 of what is
 expected, and reports at 0.64 to 0.75: see ``allreduce_gbs`` of the catalogue's rows."""
-_Z = -2.0
-"""Modified z-score below which a measurement is an outlier."""
-_TO_SIGMA = 0.6745
-"""Median absolute deviation of a normal distribution, in standard deviations."""
-_LEAST_SPREAD = 0.01
-"""Part of the usual bandwidth that equal measurements differ by at least."""
-_FEW = 4
-"""Fewer measurements than this have no spread worth the name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,25 +85,3 @@ def typical(values: Sequence[float]) -> float | None:
     (4.0, None)
     """
     return median_high(values) if values else None
-
-
-def is_outlier(value: float | None, values: Sequence[float]) -> bool:
-    """Return whether a bandwidth is less than those of its peers; one that could not be measured is.
-
-    It has to be below :data:`WARN` of the usual bandwidth and, among four and more, below a modified z-score
-    of -2. The deviation is that of the upper half, which slow nodes do not widen.
-
-    >>> is_outlier(4.0, [10.0, 10.1, 9.9, 10.0, 4.0]), is_outlier(9.9, [10.0, 10.1, 9.9, 10.0, 4.0])
-    (True, False)
-    >>> is_outlier(5.0, [10.0, 5.0, 15.0, 20.0, 12.0, 8.0]), is_outlier(None, [1.0])
-    (False, True)
-    """
-    usual = typical(values)
-    if value is None or usual is None:
-        return value is None
-    if value >= WARN * usual:
-        return False
-    if len(values) < _FEW:
-        return True
-    deviation = median_high([one - usual for one in values if one >= usual])
-    return _TO_SIGMA * (value - usual) / max(deviation, _LEAST_SPREAD * usual) < _Z

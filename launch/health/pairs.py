@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from launch.health.measurement import REPORT, WARN, Group, Measurement, NodeBandwidth, Verdict, typical
 
-__all__ = ["Matrix", "batches", "circle", "judge_node", "judge_pairs", "meet", "pair_off"]
+__all__ = ["Matrix", "as_healthy", "batches", "circle", "judge_node", "judge_pairs", "meet", "pair_off"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def judge_node(node: str, ratios: Sequence[float | None], problem: str = "") -> 
     """
     slow = _slow(node, ratios, problem)
     if slow.pairs_below < slow.pairs or not ratios:
-        return _healthy(slow)
+        return as_healthy(slow)
     return slow
 
 
@@ -118,7 +118,7 @@ def judge_pairs(nodes: Sequence[str], measured: Sequence[Measurement]) -> Matrix
         problem = next((one.problem for one in measured if node in one.group and one.problem), "")
         found = _slow(node, list(_pairs_of(node, ratios).values()), problem)
         best = reach[node]
-        judged.append(_healthy(found) if best is not None and best >= WARN * usual else found)
+        judged.append(as_healthy(found) if best is not None and best >= WARN * usual else found)
     healthy = {one.node for one in judged if one.verdict == "healthy"}
     slow_pairs = [
         group
@@ -139,7 +139,12 @@ def _slow(node: str, ratios: Sequence[float | None], problem: str) -> NodeBandwi
     return NodeBandwidth(node, verdict, reason, ratio, below, len(ratios))
 
 
-def _healthy(found: NodeBandwidth) -> NodeBandwidth:
+def as_healthy(found: NodeBandwidth) -> NodeBandwidth:
+    """Return a finding as that of a node which is as fast as its peers.
+
+    >>> as_healthy(NodeBandwidth("node00000h", "suspect", "82 % of its peers' bandwidth")).verdict
+    'healthy'
+    """
     return replace(found, verdict="healthy", reason="as fast as its peers")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from statistics import median_low
 
 from launch.errors import InputError
 from launch.health.measurement import (
@@ -16,10 +15,9 @@ from launch.health.measurement import (
     Measurement,
     NodeBandwidth,
     SlowPair,
-    is_outlier,
     typical,
 )
-from launch.health.pairs import batches, circle, judge_node, judge_pairs, meet, pair_off
+from launch.health.pairs import as_healthy, batches, circle, judge_node, judge_pairs, meet, pair_off
 
 __all__ = ["PAIRS", "SearchResult", "search", "search_all_pairs"]
 
@@ -29,11 +27,11 @@ _HALVED_DOWN_TO = 3
 """Groups of so many nodes are not halved further."""
 _ALL_PAIRS_UP_TO = 8
 """So many nodes have as many rounds of all pairs as it takes to verify one suspect."""
-_CONTROLS = 3
+_CONTROLS = 5
 """Pairs of healthy nodes that are measured beside suspects, at the same load."""
 _SLOW = ("sick", "suspect")
-_AGAIN = 2
-"""Further measurements of a pair that seems slow."""
+_AGAIN = 3
+"""Further measurements of a pair that seems slow, and of a node that does among few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +128,15 @@ class _Search:
         return good, small
 
     def compare_neighbours(self) -> tuple[list[str], list[Group]]:
-        """Measure neighbours as pairs; return the nodes of usual pairs, and the other pairs."""
+        """Measure neighbours as pairs; return the nodes of usual pairs, and the other pairs.
+
+        However much the pairs differ, each one below the limit is suspect: chance is excluded where its nodes
+        meet others.
+        """
         pairs = pair_off(self.nodes)
         measured = self._run(pairs)
-        values = [one.gbs for one in measured if one.gbs is not None]
-        self._usual = typical(values)
-        slow = [one.group for one in measured if is_outlier(one.gbs, values)]
+        usual = self._usual = typical([one.gbs for one in measured if one.gbs is not None])
+        slow = [one.group for one in measured if not one.gbs or not usual or one.gbs < WARN * usual]
         good = [node for pair in pairs if pair not in slow for node in pair]
         return good, [*slow, self.nodes[2 * len(pairs) :]]
 
@@ -144,22 +145,28 @@ class _Search:
 
         Where a group is slow and each of its nodes is cleared, its pairs are measured.
         """
-        suspects = [node for part in parts for node in part]
-        ratios: dict[str, list[float | None]] = {node: [] for node in suspects}
-        met: dict[str, set[str]] = {node: set() for node in suspects}
-        most = min(PAIRS, len(good))
-        at_once = len(good) - 2 if len(good) > 2 else len(good)  # noqa: PLR2004  (two are left to compare with)
-        while left := [one for one in suspects if len(met[one]) < most and not _is_cleared(ratios[one])]:
-            for (suspect, partner), ratio in self._compare(meet(left, good, met)[:at_once], good).items():
-                met[suspect].add(partner)
-                ratios[suspect].append(ratio)
+        ratios = self._meet_healthy([node for part in parts for node in part], good, PAIRS)
         judged = [judge_node(node, ratios.get(node, []), self._problems.get(node, "")) for node in self.nodes]
         slow = {one.node for one in judged if one.verdict in _SLOW}
         paths = [pair for part in parts if slow.isdisjoint(part) for pair in combinations(part, 2)]
         return self.end(judged, self._measure_paths(dict.fromkeys(paths), set(self.nodes) - slow))
 
+    def _meet_healthy(
+        self, suspects: Sequence[str], good: Sequence[str], pairs: int
+    ) -> dict[str, list[float | None]]:
+        """Pair each suspect with healthy nodes until one clears it; return the parts that were reached."""
+        ratios: dict[str, list[float | None]] = {node: [] for node in suspects}
+        met: dict[str, set[str]] = {node: set() for node in suspects}
+        most = min(pairs, len(good))
+        at_once = len(good) - 2 if len(good) > 2 else len(good)  # noqa: PLR2004  (two are left to compare with)
+        while left := [one for one in suspects if len(met[one]) < most and not _is_cleared(ratios[one])]:
+            for (suspect, partner), ratio in self._compare(meet(left, good, met)[:at_once], good).items():
+                met[suspect].add(partner)
+                ratios[suspect].append(ratio)
+        return ratios
+
     def all_pairs(self) -> SearchResult:
-        """Measure every pair, and again those that seem slow."""
+        """Measure every pair, and again those that seem slow, and a node's pairs where all seem so."""
         if len(self.nodes) == 2:  # noqa: PLR2004
             return self.end(self._two())
         measured: list[Measurement] = []
@@ -169,9 +176,12 @@ class _Search:
                 return self.end(self.unknown())
         found = judge_pairs(self.nodes, measured)
         self._usual = found.usual
-        healthy = {one.node for one in found.nodes if one.verdict == "healthy"}
+        healthy = [one.node for one in found.nodes if one.verdict == "healthy"]
+        seems_slow = [one.node for one in found.nodes if one.verdict in _SLOW and one.ratio is not None]
+        again = self._meet_healthy(seems_slow, healthy, _AGAIN)
+        judged = [as_healthy(one) if _is_cleared(again.get(one.node, ())) else one for one in found.nodes]
         slow = {pair: found.ratios[pair] for pair in found.slow_pairs}
-        return self.end(found.nodes, self._measure_paths(slow, healthy))
+        return self.end(judged, self._measure_paths(slow, set(healthy)))
 
     def _compare(self, tests: Sequence[Group], good: Iterable[str]) -> dict[Group, float | None]:
         """Measure pairs beside some of idle healthy nodes; return them as parts of what those reach."""
@@ -179,7 +189,7 @@ class _Search:
         controls = pair_off([node for node in good if node not in busy])[:_CONTROLS]
         measured = self._run([*tests, *controls])
         values = [one.gbs for one in measured[len(tests) :] if one.gbs is not None]
-        self._usual = usual = median_low(values) if values else self._usual  # in doubt, for the suspect
+        self._usual = usual = typical(values) or self._usual  # of two the greater: one pair clears a suspect
         return {
             one.group: None if one.gbs is None or not usual else one.gbs / usual
             for one in measured[: len(tests)]
