@@ -12,6 +12,9 @@ Forms by version (NVIDIA/nccl, src/transport/net.cc, coll_net.cc, net_ib.cc)::
 The network's name is IB, Socket or a plugin's: ``IBext...`` is that of the HPC images, which uses InfiniBand.
 Ethernet devices are listed as ``/RoCE``. ``Using network IB`` proves nothing: it comes
 before connections. ``GPU Direct RDMA Enabled`` is not printed since 2.30.
+
+NCCL writes to C's stdout (src/debug.cc, ncclDebugLog), whose blocks of 4096 bytes several processes send into
+one pipe: a message may begin in the middle of another's line, and a line may lack its end.
 """
 
 from __future__ import annotations
@@ -20,23 +23,36 @@ import re
 
 from launch.remote.probe.transport_fact import INFINIBAND, ROCE, TCP, Device, Fact
 
-__all__ = ["MARK", "read"]
+__all__ = ["MARK", "messages", "read"]
 
 MARK = b"NCCL INFO"
 """In every line that :func:`read` reads."""
 _LINE = re.compile(r"(\S*:\d+):\d+ \[-?\d+\] NCCL INFO (.*)")
+_BEGIN = re.compile(r"[^\s/:()\[\]]*:\d+:\d+ \[-?\d+\] NCCL INFO ")
 _CONNECTION = re.compile(
     r"(?:Channel|Ring|Coll|CollNet) \d+(?:/\d+)? : (\d+)\S* (?:-> (\d+)\S* )?\[(send|receive)\] "
     r"via (?:NET|COLLNET)/([^/]+)/(\d+)(\S*)"
 )
+_END = re.compile(r"(?:\(\d+\))?(?:/GDRDMA(?:\([\w-]+\))?)?(?:/Shared)?")
+"""What may follow a connection's device. Anything else is the beginning of it, and another line's end."""
 _DEVICES = re.compile(r"NET/\S+ ?: Using (\[0\].*)")
 _DEVICE = re.compile(r"\[(\d+)\](?:=\{\[\d+\] )?([\w.-]+:\d+)/(IB|RoCE)\b")
 _NETWORKS = {"IB": INFINIBAND, "SHARP": INFINIBAND, "Socket": TCP}
 _PLUGIN = "IBext"
 
 
+def messages(line: str) -> list[str]:
+    """Return the messages in a line, each from its process's name on.
+
+    >>> messages("n1:7:9 [0] NCCL INFO Chann1:8:10 [1] NCCL INFO Connected all rings")
+    ['n1:7:9 [0] NCCL INFO ', 'Chann1:8:10 [1] NCCL INFO Connected all rings']
+    """
+    begins = [found.start() for found in _BEGIN.finditer(line)]
+    return [line[start:end] for start, end in zip(begins, [*begins[1:], len(line)])]  # noqa: B905  (Python 3.8)
+
+
 def read(text: str) -> Fact | None:
-    """Return what a line says; None where it is about something else.
+    """Return what a message says; None where it is about something else, or torn.
 
     >>> read("n1:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/2(5)/GDRDMA(PCI)/Shared")[:5]
     ('NCCL', 'InfiniBand', 'n1:7', ('2',), True)
@@ -50,6 +66,8 @@ def read(text: str) -> Fact | None:
     if found is not None:
         sender, receiver, way, network, number, rest = found.groups()
         name = INFINIBAND if network.startswith(_PLUGIN) else _NETWORKS.get(network, network)
+        if name == INFINIBAND and not _END.fullmatch(rest):
+            return None
         rank = int(sender if way == "send" or receiver is None else receiver)
         return Fact("NCCL", name, process, (number,), "/GDRDMA" in rest, rank=rank)
     listed = _DEVICES.match(words)

@@ -18,7 +18,8 @@ def read(text: str) -> Fact | None:
     >>> read("ranklift-probe: ports mlx5_ib0:1").devices
     (Device(number='', name='mlx5_ib0:1', transport='InfiniBand'),)
     """
-    what, *words = text[len(MARK) :].split()
+    what, _, rest = text[len(MARK) :].strip().partition(" ")
+    words = rest.split()
     if what == PORTS:
         return Fact(PORTS, "", devices=tuple(Device("", name, INFINIBAND) for name in words))
     if (what, words) == ("backend", ["gloo"]):

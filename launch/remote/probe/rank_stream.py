@@ -13,12 +13,14 @@ __all__ = ["RankStream"]
 
 
 class RankStream(TransportStream):
-    """Records and prints the first connection that is not as the size promises; in the end, what was seen."""
+    """Records and prints the first connection that is not as the size promises; in the end, what all nodes'
+    ranks have shown."""
 
     def __init__(self, folder: Folder, plan: Plan) -> None:
         promise = plan["health"]["promise"]
         super().__init__(folder.path, [node["name"] for node in plan["nodes"]], promise)
         self._job, self._promised_by = folder, promise["size"]
+        self._ranks = {given["rank"]: node["name"] for node in plan["nodes"] for given in node["ranks"]}
         self._is_refused = False
 
     def on_refused(self, verdict: Verdict) -> None:
@@ -31,10 +33,11 @@ class RankStream(TransportStream):
         self.write(LAUNCHER, 0, 2, line.encode())
 
     def close(self) -> None:
-        """Record what was seen, if anything was, and close the file."""
-        verdict = self.evidence.verdict({})
-        if verdict.verdict == "proven" and not self._is_refused:
-            self._record(verdict)
+        """Record what was seen, if every node showed a connection, and close the file."""
+        if not self._is_refused:
+            verdict = self.evidence.verdict(self._ranks, is_by_node=True)
+            if verdict.verdict == "proven":  # one rank's lines would prove nothing of the others
+                self._record(verdict)
         super().close()
 
     def _record(self, verdict: Verdict) -> None:

@@ -6,6 +6,7 @@ nodes as the second. Without a GPU one process of each node uses Gloo.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -16,6 +17,8 @@ __all__ = ["main"]
 _LIMIT = timedelta(seconds=45)
 _NOTHING_TO_RUN = 3
 _FLOATS = 1 << 24
+_LINE_BUFFERED, _BLOCK = 1, 4096
+"""_IOLBF of stdio.h, of glibc and musl; a pipe takes a line that is not longer than the block at once."""
 _LOCAL = "RANKLIFT_PROBE_LOCAL"
 
 
@@ -24,8 +27,18 @@ def _print(line: str) -> None:
     sys.stdout.flush()
 
 
+def _write_lines_whole() -> None:
+    """Have C's stdout, which NCCL writes to, written line by line: in blocks, lines of a node's processes,
+    which share one pipe, come torn and mixed."""
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p  # without a buffer of its own, glibc writes lines in parts
+    stdout, buffer = ctypes.c_void_p.in_dll(libc, "stdout"), ctypes.c_void_p(libc.malloc(_BLOCK))
+    libc.setvbuf(stdout, buffer, _LINE_BUFFERED, _BLOCK)
+
+
 def main(arguments: list[str]) -> int:
     """Run this node's part; return 0 where the sum is right."""
+    _write_lines_whole()
     source, nodes = arguments[0], int(arguments[1])
     try:
         import torch

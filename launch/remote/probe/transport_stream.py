@@ -12,12 +12,12 @@ from launch.remote.probe.transport_verdict import Evidence, Seen, Verdict, read_
 
 __all__ = ["TransportStream"]
 
-_LONGEST = 1 << 16
-"""Bytes of an unfinished line that are kept."""
+_LONGEST = 1 << 13
+"""Last bytes of an unfinished line that are kept; NCCL's lines have at most 1024 (src/debug.cc)."""
 
 
 class TransportStream(StreamWriter):
-    """Passes ranks' lines about connections to :attr:`evidence`. Without ``reads_all`` it looks at chunks
+    """Passes ranks' lines about connections to :attr:`evidence`. Without ``reads_all`` it looks at records
     with lines of NCCL alone: a job may print anything, and much of it."""
 
     def __init__(
@@ -37,18 +37,19 @@ class TransportStream(StreamWriter):
         super().write(rank, node, stream, data)
         if rank < 0 or stream == NOTICE:
             return
-        if self._reads_all or MARK in data or (rank, node, stream) in self._begun:
-            self._read(rank, node, stream, data)
-
-    def _read(self, rank: int, node: int, stream: int, data: bytes) -> None:
         key = (rank, node, stream)
-        *lines, rest = (self._begun.pop(key, b"") + data).split(b"\n")
-        if rest and len(rest) < _LONGEST and (self._reads_all or MARK in rest):
-            self._begun[key] = rest
-        for line in lines:
+        data = self._begun.pop(key, b"") + data
+        end = data.rfind(b"\n") + 1
+        if end < len(data):  # what it is shows in the next record
+            self._begun[key] = data[end:][-_LONGEST:]
+        if not (self._reads_all or MARK in data):
+            return
+        for line in data[:end].split(b"\n"):
             if self._reads_all or b" via " in line or b": Using " in line:
-                text, name = line.decode("utf-8", "replace"), self._nodes[node]
-                fact = read_line(text, name)
-                refused = fact and self.evidence.add(Seen(rank, name, text, fact))
-                if refused:
-                    self.on_refused(refused)
+                self._read(rank, self._nodes[node], line.decode("utf-8", "replace"))
+
+    def _read(self, rank: int, node: str, line: str) -> None:
+        for fact in read_line(line, node):
+            refused = self.evidence.add(Seen(rank, node, line, fact))
+            if refused:
+                self.on_refused(refused)

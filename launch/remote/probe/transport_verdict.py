@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from launch.remote.base.health_records import ProbeLine, ProbeVerdict, Promise
@@ -13,6 +13,10 @@ __all__ = ["Evidence", "Seen", "Verdict", "read_line"]
 
 _SHOWN = 2
 """Lines of each node that are kept as evidence."""
+_LONGEST = 500
+"""Characters of such a line."""
+_MOST = 1 << 17
+"""Different connections, and devices, that are kept: 300 nodes with 8 ranks have a third of it."""
 
 
 class Seen(NamedTuple):
@@ -37,15 +41,18 @@ class Verdict(NamedTuple):
     lines: list[ProbeLine]
 
 
-def read_line(text: str, node: str) -> Fact | None:
-    """Return what a line printed on ``node`` says about its connections; None where it says nothing."""
+def read_line(text: str, node: str) -> list[Fact]:
+    """Return what a line printed on ``node`` says about its connections."""
+    return list(filter(None, _facts(text, node)))
+
+
+def _facts(text: str, node: str) -> Iterator[Fact | None]:
     if "NCCL INFO" in text:
-        return nccl_lines.read(text)
-    if text.startswith(program_lines.MARK):
-        return program_lines.read(text)
-    if any(mark in text for mark in mpi_lines.MARKS):
-        return mpi_lines.read(text, node)
-    return None
+        yield from map(nccl_lines.read, nccl_lines.messages(text))
+    elif text.startswith(program_lines.MARK):
+        yield program_lines.read(text)
+    elif any(mark in text for mark in mpi_lines.MARKS):
+        yield mpi_lines.read(text, node)
 
 
 class Evidence:
@@ -54,7 +61,9 @@ class Evidence:
     def __init__(self, promise: Promise) -> None:
         self._promise = promise
         self._devices: dict[tuple[str, str], Device] = {}
-        """By process and number."""
+        """By process, or its node, and number."""
+        self._with_ethernet: set[str] = set()
+        """Nodes that have listed a device of Ethernet."""
         self._ports: dict[str, set[str]] = {}
         """Those of InfiniBand by node, where the node has listed them."""
         self._known: set[tuple[int, str, Fact]] = set()
@@ -67,40 +76,60 @@ class Evidence:
         One connection that is not InfiniBand refuses all, and so does one of NCCL without GPUDirect where
         that is promised. A process lists its devices before its connections.
         """
-        if one.fact.library == program_lines.PORTS and one.fact.devices:
-            self._ports[one.node] = {found.name for found in one.fact.devices}
-        else:
-            self._devices.update({(one.fact.process, found.number): found for found in one.fact.devices})
+        self._keep_devices(one)
         if not one.fact.transport or (one.rank, one.node, one.fact) in self._known:
             return None
-        self._known.add((one.rank, one.node, one.fact))
         fact = self._resolved(one)
-        self._connections.append(one._replace(fact=fact))
+        if len(self._known) < _MOST and fact.transport:
+            self._known.add((one.rank, one.node, one.fact))
+            self._connections.append(one._replace(fact=fact, line=one.line.strip()[:_LONGEST]))
         transport, what = fact.transport, f"{fact.library} uses {fact.transport} between nodes"
-        if transport == INFINIBAND:
-            if fact.library != "NCCL" or fact.gpudirect or not self._promise.get("gpudirect"):
+        if transport in ("", INFINIBAND):
+            is_as_promised = fact.library != "NCCL" or fact.gpudirect or not self._promise.get("gpudirect")
+            if not transport or is_as_promised:
                 return None
             transport, what = f"{INFINIBAND} without GPUDirect", "NCCL does without GPUDirect"
         if self._refused is not None:
             return None
-        line: ProbeLine = {"rank": one.rank, "node": one.node, "line": one.line.strip()}
+        line: ProbeLine = {"rank": one.rank, "node": one.node, "line": one.line.strip()[:_LONGEST]}
         reason = f"{one.node}, rank {one.rank if fact.rank < 0 else fact.rank}: {what}: {line['line']}"
         self._refused = Verdict("refused", f"{transport} ({fact.library})", reason, one.node, [line])
         return self._refused
 
+    def _keep_devices(self, one: Seen) -> None:
+        if one.fact.library == program_lines.PORTS:
+            self._ports[one.node] = {found.name for found in one.fact.devices}
+            return
+        for found in one.fact.devices if len(self._devices) < _MOST else ():
+            self._devices[one.fact.process, found.number] = self._devices[one.node, found.number] = found
+            if found.transport == ROCE:
+                self._with_ethernet.add(one.node)
+
     def _resolved(self, one: Seen) -> Fact:
-        """Return the fact with its devices' names, and as RoCE where one of them is an Ethernet device."""
+        """Return the fact with its devices' names, and as RoCE where one of them is an Ethernet device;
+        without a transport where that is unknown."""
         fact = one.fact
         if fact.transport != INFINIBAND:
             return fact
         if fact.library == "NCCL":
-            unlisted = [Device(number, number, INFINIBAND) for number in fact.used]
-            found = [self._devices.get((fact.process, device.number), device) for device in unlisted]
-            names = tuple(device.name for device in found)
-            is_ethernet = any(device.transport == ROCE for device in found)
+            # processes of a node count its devices alike, and one's list may be torn
+            listed = [
+                self._devices.get((fact.process, number)) or self._devices.get((one.node, number))
+                for number in fact.used
+            ]
+            if not all(listed) and one.node in self._with_ethernet:
+                return fact._replace(transport="")
+            names = tuple(
+                number if found is None else found.name
+                for number, found in zip(fact.used, listed)  # noqa: B905  (strict= is Python 3.10's)
+            )
+            is_ethernet = any(found is not None and found.transport == ROCE for found in listed)
         else:
             names = fact.used
-            is_ethernet = fact.library == "UCX" and not set(names) <= self._ports.get(one.node, set(names))
+            ports = (
+                list(self._ports.values()) if fact.is_for_all else [self._ports.get(one.node, {"", *names})]
+            )
+            is_ethernet = any(not found or not found.issuperset(names) for found in ports)
         return fact._replace(used=names, transport=ROCE if is_ethernet else INFINIBAND)
 
     def verdict(self, ranks: Mapping[int, str], *, is_by_node: bool = False) -> Verdict:

@@ -7,11 +7,13 @@ The version in its name is the source's where that states one, else one that pri
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from launch.remote.base.health_records import Promise
+from launch.remote.probe import nccl_lines
 from launch.remote.probe.transport_verdict import Evidence, Seen, Verdict, read_line
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -54,10 +56,13 @@ def seen(lines: list[str]) -> list[Seen]:
         host = (match[1] or match[2]) if match else "n1"
         if host not in hosts:
             hosts.append(host)
-        fact = read_line(line, host)
-        if fact is not None:
-            found.append(Seen(hosts.index(host), host, line, fact))
+        found += [Seen(hosts.index(host), host, line, fact) for fact in read_line(line, host)]
     return found
+
+
+def seen_on(node: str, lines: Sequence[str]) -> list[Seen]:
+    """The lines of use of one rank."""
+    return [Seen(0, node, line, fact) for line in lines for fact in read_line(line, node)]
 
 
 def judge(found: list[Seen], ranks: dict[int, str], promise: Promise) -> Verdict:
@@ -128,14 +133,69 @@ def test_a_device_of_the_front_end_network_is_not_infiniband() -> None:
     ports = "ranklift-probe: ports mlx5_ib0:1"
     used = "[n1:1:0] w.c:1 UCX  INFO  ucp_context_0 inter-node cfg#1 tag(rc_mlx5/{}:1)"
 
-    def found(device: str) -> Verdict:
-        lines = [ports, used.format(device)]
-        return judge(
-            [Seen(0, "n1", line, fact) for line in lines if (fact := read_line(line, "n1"))], {0: "n1"}, PLAIN
-        )
+    def found(*lines: str) -> Verdict:
+        return judge(seen_on("n1", lines), {0: "n1"}, PLAIN)
 
-    assert found("mlx5_ib0").verdict == "proven"
-    assert found("mlx5_an0").transport == "RoCE (UCX)"
+    assert found(ports, used.format("mlx5_ib0")).verdict == "proven"
+    assert found(ports, used.format("mlx5_an0")).transport == "RoCE (UCX)"
+
+
+@pytest.mark.parametrize(
+    ("line", "library"),
+    [
+        ("[n1:1:0] w.c:1 UCX  INFO  ucp_context_0 inter-node cfg#1 tag(rc_mlx5/mlx5_an0:1)", "UCX"),
+        ("libfabric provider: verbs;ofi_rxm", "libfabric"),
+        ("[n1:1] mca: bml: Using openib btl for send to [[1,1],1] on node n2", "Open MPI"),
+    ],
+)
+def test_a_node_that_lists_no_port_of_infiniband_does_not_use_it(line: str, library: str) -> None:
+    """Where all its InfiniBand ports are gone, RDMA goes over the front-end network's device."""
+    found = judge(seen_on("n1", ("ranklift-probe: ports", line)), {0: "n1"}, PLAIN)
+    assert (found.verdict, found.transport) == ("refused", f"RoCE ({library})")
+    there = judge(seen_on("n1", ("ranklift-probe: ports mlx5_an0:1", line)), {0: "n1"}, PLAIN)
+    assert there.verdict == "proven"
+
+
+def test_a_message_that_begins_within_another_s_line_is_read() -> None:
+    """NCCL's processes write blocks of 4096 bytes into one pipe: lines come torn and mixed."""
+    half = "n1:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET"
+    assert verdict([half + SOCKET.format(node="n1")], GPUDIRECT).transport == "TCP (NCCL)"
+
+
+@pytest.mark.parametrize("left", ["", "/", "/GDR", "/GDRDMA(P", "/GDRDMA/Sha"])
+def test_a_connection_over_infiniband_that_is_torn_proves_and_refuses_nothing(left: str) -> None:
+    """The lack of GPUDirect is seen by the end of a line, which a torn one does not have."""
+    torn = f"n1:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0{left}"
+    whole = IB.format(node="n1", device=3)
+    (one,) = seen([torn + whole])
+    assert (one.fact.used, one.fact.gpudirect) == (("3",), True)
+    assert verdict([torn + whole], GPUDIRECT).verdict == "proven"
+
+
+def test_a_device_that_no_process_of_the_node_has_listed_proves_nothing_beside_one_of_ethernet() -> None:
+    listed = (
+        "n1:1:1 [0] NCCL INFO NET/IB : Using [0]mlx5_an0:1/RoCE [1]mlx5_ib0:1/IB [RO]; OOB eth0:10.0.0.4<0>"
+    )
+    of_another = "n1:2:2 [1] NCCL INFO Channel 00/0 : 1[1] -> 9[1] [send] via NET/IB/{}/GDRDMA"
+    found = {device: verdict([listed, of_another.format(device)], GPUDIRECT) for device in range(3)}
+    assert found[0].transport == "RoCE (NCCL)"
+    assert found[1].transport == "InfiniBand, 1 HCA a node, GPUDirect"
+    assert (found[2].verdict, found[2].transport) == ("unproven", "")
+
+
+def test_what_is_kept_of_lines_is_bounded() -> None:
+    evidence = Evidence(PLAIN)
+    for process in range(200_000):
+        line = f"n1:{process}:1 [0] NCCL INFO Channel 00/0 : {process}[0] -> 8[0] [send] via NET/IB/0"
+        for fact in (
+            nccl_lines.read(line),
+            nccl_lines.read(SOCKET.format(node="n1")) if process > 199_990 else None,
+        ):
+            if fact is not None:
+                evidence.add(Seen(0, "n1", line * 40, fact))
+    assert len(evidence._connections) == 1 << 17
+    assert all(len(one.line) <= 500 for one in evidence._connections)
+    assert evidence.verdict({}).transport == "TCP (NCCL)"  # it comes after all that is kept
 
 
 def test_gloo_is_reported_as_tcp() -> None:
@@ -153,7 +213,8 @@ def test_gloo_is_reported_as_tcp() -> None:
         "[n1:1] select: component ucx selected",
         "[0] MPI startup(): libfabric provider: mlx",
         "ranklift-probe: backend nccl",
+        "ranklift-probe: ",
     ],
 )
 def test_lines_that_prove_nothing_are_passed_over(line: str) -> None:
-    assert read_line(line, "n1") is None
+    assert read_line(line, "n1") == []
