@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,6 @@ from playbooks.cli.options import (
     metrics_flag,
     probe_flag,
     restarts_flag,
-    variables,
 )
 from playbooks.cli.task import command, open_from
 from playbooks.data.input_flags import read_inputs
@@ -155,13 +153,10 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
         metrics_flag(given["metric"] or ()),
         given["hang_after"],
     )
+    on_unhealthy = on_unhealthy_flag(given["on_unhealthy"])
     inventory = stack.saved()
     dry_run = request.handling.dry_run
     nodes, chosen = choose_free_nodes(stack, inventory, request.nodes, dry_run=dry_run)
-    if on_unhealthy_flag(given["on_unhealthy"]) == "replace":
-        env = variables(request.env, os.environ)
-        inventory, nodes, notices = with_healthy_nodes(stack, inventory, nodes, env, dry_run=dry_run)
-        chosen = [*chosen, *notices]
     snapshot = plan_snapshot(source, stack.hashes_of(source), key_numbers(stack))
     files = {entry.path for entry in snapshot.entries}
     home, identity = home_of(inventory.user), Identity()
@@ -180,6 +175,11 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
         return planned_as(identity, spec, size, nodes, files, rehearsed=stack.is_rehearsed)
 
     staging = Staging(found.sources, found.storage, plan_with)
+    planned = staging.first_plan()
+    if on_unhealthy == "replace":  # a job with a mistake replaces no node
+        env, health = planned.spec.env, planned.spec.health
+        inventory, nodes, more = with_healthy_nodes(stack, inventory, nodes, env, health, dry_run=dry_run)
+        chosen, planned = [*chosen, *more], staging.first_plan()
     _, notices = spec_with(staging.placeholders)
     load = Load(snapshot, data, staging)
-    hand_over(stack, inventory, nodes, staging.first_plan(), load, request.handling, [*chosen, *notices])
+    hand_over(stack, inventory, nodes, planned, load, request.handling, [*chosen, *notices])

@@ -44,7 +44,7 @@ from playbooks.project import Stack
 if TYPE_CHECKING:
     from launch.environment.environment_spec import Environment
     from launch.job.plan import JobPlan
-    from launch.jobfile import Flags, JobFile
+    from launch.jobfile import Flags, JobFile, Made
 
 __all__ = ["LaunchOptions", "launch_file", "launch_job", "launch_options", "load_of", "read_job_file"]
 
@@ -139,17 +139,19 @@ def launch_file(  # noqa: PLR0913, PLR0917
         probe=probe_flag(probe, no_probe),
         metrics=metrics_flag(metric or ()),
     )
+    about_unhealthy = on_unhealthy_flag(on_unhealthy) or job.own.on_unhealthy
     wanted, notices = _nodes(job, chosen, inventory, nodes, dry_run=dry_run)
-    if (on_unhealthy_flag(on_unhealthy) or job.own.on_unhealthy) == "replace":
-        inventory, wanted, more = with_healthy_nodes(
-            chosen, inventory, wanted, {**job.env, **flags.env}, dry_run=dry_run
-        )
-        notices = [*notices, *more]
     handling = Handling(detach, json, dry_run, cancel_on_interrupt, registries_flag(registry_token))
     forms = {"find_links": find_links, "runtime": runtime}
     runs_in = found_environment(wanted_environment(job, flags), forms, folders)
     options = launch_options(chosen, inventory, job, flags, runs_in, sas_file, stage)
-    launch_job(chosen, inventory, wanted, job, options, load_of(chosen, job), handling, notices)
+    load = load_of(chosen, job)
+    if about_unhealthy == "replace":
+        spec = _staged(chosen, inventory, wanted, job, options, load)[0].first_plan().spec  # has no mistake
+        healthy = with_healthy_nodes(chosen, inventory, wanted, spec.env, spec.health, dry_run=dry_run)
+        inventory, wanted, more = healthy
+        notices = [*notices, *more]
+    launch_job(chosen, inventory, wanted, job, options, load, handling, notices)
 
 
 def read_job_file(path: str, settings: Sequence[str]) -> JobFile:
@@ -251,7 +253,24 @@ def launch_job(
 ) -> None:
     """Plan the job on ``nodes`` and launch it, as :func:`~playbooks.jobs.submit.hand_over` does; ``chosen``
     are notices of what was chosen for the user."""
-    from launch.jobfile import Made, Pushed, located, make, name_of, script_of
+    staging, made = _staged(stack, inventory, nodes, job, options, load)
+    notices = [*filter(None, [job.notice]), *chosen, *made.notices]
+    kind = "one process" if job.distribution is None else None
+    load = dataclasses.replace(load, staging=staging)
+    hand_over(stack, inventory, nodes, staging.first_plan(), load, handling, notices, kind)
+
+
+def _staged(
+    stack: Stack,
+    inventory: Inventory,
+    nodes: Sequence[Node],
+    job: JobFile,
+    options: LaunchOptions,
+    load: Load,
+) -> tuple[Staging, Made]:
+    """Return what plans the job on ``nodes``, and the job as it is before its data is there. Raise
+    :class:`~launch.errors.InputError` for a job with a mistake."""
+    from launch.jobfile import Pushed, located, make, name_of, script_of
 
     identity, home, flags = Identity(), home_of(inventory.user), options.flags
     files = {entry.path for entry in load.code.entries}
@@ -282,11 +301,7 @@ def launch_job(
 
     staged = [one for name, one in options.sources.items() if name not in places]
     staging = Staging(staged, options.storage, plan_with)
-    made = make_with(staging.placeholders)
-    notices = [*filter(None, [job.notice]), *chosen, *made.notices]
-    kind = "one process" if job.distribution is None else None
-    load = dataclasses.replace(load, staging=staging)
-    hand_over(stack, inventory, nodes, staging.first_plan(), load, handling, notices, kind)
+    return staging, make_with(staging.placeholders)
 
 
 def _stage(job: JobFile, flag: str | None, storage: Storage) -> Stage | None:

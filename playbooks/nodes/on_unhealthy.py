@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
 from infra.inventory import Inventory, Node
-from launch.errors import InputError
+from launch.errors import InputError, RetryError
 from launch.nodeset import fold
 from launch.numbers import counted
 from playbooks.cli import output
 from playbooks.project import Stack
 
 if TYPE_CHECKING:
+    from launch.remote.base.health_records import HealthMode
     from playbooks.nodes.sick import Sick
 
 __all__ = ["ON_UNHEALTHY_HELP", "OnUnhealthy", "Replacement", "on_unhealthy_flag", "with_healthy_nodes"]
@@ -54,12 +55,24 @@ def on_unhealthy_flag(text: str | None) -> OnUnhealthy | None:
 
 
 def with_healthy_nodes(
-    stack: Stack, inventory: Inventory, nodes: Sequence[Node], env: Mapping[str, str], *, dry_run: bool
+    stack: Stack,
+    inventory: Inventory,
+    nodes: Sequence[Node],
+    env: Mapping[str, str],
+    health: HealthMode,
+    *,
+    dry_run: bool,
 ) -> tuple[Inventory, Sequence[Node], Sequence[str]]:
     """Look at a job's nodes, replace those with errors; return the inventory, the job's nodes and notices.
 
-    ``env`` are the job's variables: one may say that it does without InfiniBand.
+    The job must be known to be valid: no node is replaced for one that is then refused. ``env``, its
+    variables, may say that it does without InfiniBand. Raises :class:`~launch.errors.InputError` for a job
+    without looks, and that or :class:`~launch.errors.RetryError`, before any node is replaced, for one that
+    must stay.
     """
+    if health == "off":
+        problem = "cannot be combined with health: off, by which nobody looks at the nodes"
+        raise InputError("--on-unhealthy", "replace", problem, "leave one of the two out")
     if dry_run:
         return inventory, nodes, ("a launch looks at the nodes first, and replaces those with errors",)
     from playbooks.nodes.sick import examine
@@ -70,7 +83,8 @@ def with_healthy_nodes(
         why = f"all {len(nodes)} break {', '.join(shared)}, as new ones of the same image may"
         notice = f"no node is replaced: {why}; `fab replace --sick` replaces them nevertheless"
         return inventory, nodes, (notice,)
-    _refuse_losses(stack, inventory, found)
+    if found:
+        _refuse_losses(stack, inventory, nodes, found)
     names = [node.name for node in nodes]
     for sick in found:
         output.progress(f"{sick.node.name} is replaced before the job: {sick}")
@@ -82,17 +96,25 @@ def with_healthy_nodes(
     return inventory, chosen, ()
 
 
-def _refuse_losses(stack: Stack, inventory: Inventory, found: Sequence[Sick]) -> None:
-    """Raise :class:`~launch.errors.InputError` for a node with files of jobs that nobody has collected."""
+def _refuse_losses(stack: Stack, inventory: Inventory, nodes: Sequence[Node], found: Sequence[Sick]) -> None:
+    """Raise an error where one of the ``found`` nodes must stay, or another of the job's takes no job."""
     from playbooks.nodes.busy import uses
 
-    used = uses(stack, inventory) if found else {}
+    used = uses(stack, inventory)
+    for node in nodes:
+        if used[node.name].drain:
+            problem = f"{node.name} is {used[node.name].drain}; no node is replaced"
+            raise InputError("--nodes", None, problem, f"`fab undrain {node.instance_id}`, or choose others")
     for sick in found:
-        files = used[sick.node.name].uncollected
-        if files:
-            held = f"has files of {counted(len(files), 'job')}, not collected"
-            problem = f"{sick.node.name} is sick ({sick}) and {held}"
-            remedy = f"`fab collect {files[0]}`, or give them up with `fab replace {sick.node.instance_id}`"
+        use, name = used[sick.node.name], sick.node.name
+        if use.jobs or use.unknown:
+            why = use.unknown or f"it has {', '.join(use.jobs)}"
+            raise RetryError(f"{name} is sick ({sick}) and is not replaced: {why}; no node is replaced")
+        if use.uncollected:
+            held = f"has files of {counted(len(use.uncollected), 'job')}, not collected"
+            problem = f"{name} is sick ({sick}) and {held}"
+            replaces = f"`fab replace {sick.node.instance_id}`"
+            remedy = f"`fab collect {use.uncollected[0]}`, or give them up with {replaces}"
             raise InputError("--on-unhealthy", "replace", problem, remedy)
 
 

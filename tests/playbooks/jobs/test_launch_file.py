@@ -135,6 +135,13 @@ def test_nodes_are_replaced_before_the_job_where_the_file_or_an_option_says_so(f
     assert "--on-unhealthy = 'drain': is not known; give refuse or replace" in refused.stderr
 
 
+def test_a_job_with_a_mistake_is_refused_before_a_node_is_looked_at(fab: Fab, own: Path) -> None:
+    (own / "job.yml").write_text("command: python gone.py\ncode: src\nranklift: {on_unhealthy: replace}\n")
+    assert "command = 'gone.py': runs gone.py, which is not in the code" in fab("launch", "job.yml").stderr
+    refused = fab("launch.torch", "src/gone.py", "--on-unhealthy", "replace").stderr
+    assert "script = 'src/gone.py': is not in the pushed code" in refused
+
+
 def test_restarts_and_the_grace_are_shown_and_options_win_over_the_file(fab: Fab, own: Path) -> None:
     (own / "job.yml").write_text("command: hostname\nranklift: {max_restarts: 2, grace: 1m}\n")
     ran = fab("launch", "job.yml", "--dry-run").stdout

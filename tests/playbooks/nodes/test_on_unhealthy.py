@@ -11,6 +11,7 @@ import pytest
 from infra.inventory import Inventory, Node
 from infra.scale_plan import Use
 from launch.errors import InputError, RetryError
+from launch.remote.base.health_records import HealthMode
 from playbooks import ns
 from playbooks.nodes import busy, sick
 from playbooks.nodes.on_unhealthy import Replacement, on_unhealthy_flag, with_healthy_nodes
@@ -32,7 +33,8 @@ class Cluster:
         self.env: Mapping[str, str] = {}
         self.replaced: list[str] = []
         self.rules: Sequence[str] = ()
-        self.uncollected: dict[str, tuple[str, ...]] = {}
+        self.uses_of: dict[str, Use] = {}
+        self.health: HealthMode = "strict"
         self.stack = Stack("dev", Path("/nowhere"), {})
         monkeypatch.setattr(Stack, "saved", lambda _: self.inventory)
         monkeypatch.setattr(sick, "examine", self.examine)
@@ -54,7 +56,7 @@ class Cluster:
         ], {}
 
     def uses(self, *_: object) -> dict[str, Use]:
-        return {one.name: Use((), uncollected=self.uncollected.get(one.name, ())) for one in self.nodes}
+        return {one.name: self.uses_of.get(one.name, Use(())) for one in self.nodes}
 
     def replace(self, _: Stack, name: str) -> list[str]:
         self.replaced.append(name)
@@ -65,7 +67,9 @@ class Cluster:
     def chosen(self, *ids: int, dry_run: bool = False) -> tuple[list[int], Sequence[str]]:
         wanted = [one for one in self.nodes if one.instance_id in ids]
         env = {"NCCL_DEBUG": "INFO"}
-        found, nodes, notices = with_healthy_nodes(self.stack, self.inventory, wanted, env, dry_run=dry_run)
+        found, nodes, notices = with_healthy_nodes(
+            self.stack, self.inventory, wanted, env, self.health, dry_run=dry_run
+        )
         assert set(nodes) <= set(found.nodes)
         return [one.instance_id for one in nodes], notices
 
@@ -143,9 +147,46 @@ def test_the_tasks_replace_as_fab_replace_does() -> None:
 
 def test_a_node_with_files_that_nobody_has_collected_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(monkeypatch, unhealthy=(1,))
-    cluster.uncollected = {"node000001": ("train-1", "train-2")}
+    cluster.uses_of = {"node000001": Use((), uncollected=("train-1", "train-2"))}
     with pytest.raises(
         InputError, match=r"has files of 2 jobs, not collected; `fab collect train-1`, or .* 1`"
     ):
         cluster.chosen(0, 1)
+    assert cluster.replaced == []
+
+
+@pytest.mark.parametrize("drained", [1, 2])
+def test_no_node_is_replaced_for_a_job_that_has_a_drained_one(
+    monkeypatch: pytest.MonkeyPatch, drained: int
+) -> None:
+    """It may be drained to be examined, and a job on it is refused in any case."""
+    cluster = Cluster(monkeypatch, unhealthy=(1, 2))
+    cluster.uses_of = {f"node00000{drained}": Use((), drain="drained 2026-11-23 by ann")}
+    remedy = f"is drained 2026-11-23 by ann; no node is replaced; `fab undrain {drained}`, or choose others"
+    with pytest.raises(InputError, match=remedy):
+        cluster.chosen(0, 1, 2)
+    assert cluster.replaced == []
+
+
+@pytest.mark.parametrize(
+    ("use", "why"),
+    [(Use(("train-1",)), "it has train-1"), (Use((), unknown="its jobs: no answer"), "its jobs: no answer")],
+)
+def test_the_first_sick_node_stays_where_the_second_must(
+    monkeypatch: pytest.MonkeyPatch, use: Use, why: str
+) -> None:
+    cluster = Cluster(monkeypatch, unhealthy=(1, 2))
+    cluster.uses_of = {"node000002": use}
+    with pytest.raises(
+        RetryError, match=rf"node000002 is sick \(slow\) and is not replaced: {why}; no node is"
+    ):
+        cluster.chosen(0, 1, 2)
+    assert cluster.replaced == []
+
+
+def test_a_job_without_looks_replaces_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, unhealthy=(1,))
+    cluster.health = "off"
+    with pytest.raises(InputError, match="--on-unhealthy = 'replace': cannot be combined with health: off"):
+        cluster.chosen(0, 1, dry_run=True)
     assert cluster.replaced == []
