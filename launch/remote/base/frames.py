@@ -1,4 +1,4 @@
-"""Frames between supervisor and runners, and from the head to the operator.
+"""Frames between supervisor and runners, and from the head to the operator; the channel that carries them.
 
 A frame is a type (one byte), a length (four bytes, big-endian) and a payload. Payloads between supervisor and
 runner are bencoded rather than JSON: importing :mod:`json` takes longer than starting the interpreter, and
@@ -7,6 +7,8 @@ every rank under MPI has a runner of its own.
 
 from __future__ import annotations
 
+import os
+import time
 from _struct import Struct  # struct is one more file for each rank to read
 
 from launch.remote.base.files import write_all
@@ -16,7 +18,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["Decoder", "ProtocolError", "frame", "hello_words", "pack", "send_answer", "unpack"]
+__all__ = [
+    "Decoder",
+    "FrameChannel",
+    "ProtocolError",
+    "frame",
+    "hello_words",
+    "pack",
+    "send_answer",
+    "unpack",
+]
 
 # Types of frames; the fields of each are in launch.remote.base.payloads.
 
@@ -86,6 +97,8 @@ _END = ord("e")
 _LIMIT = 64 * 1024 * 1024
 _DEEPEST = 16
 """Maximum nesting of lists and dicts; actual payloads have 5."""
+_READ, _WRITE = 262144, 65536
+"""Bytes of a channel read or written at once."""
 _DIGITS = 19
 """Maximum digits of a number, because the time to parse one grows with their square."""
 
@@ -134,6 +147,72 @@ class Decoder:
             start = end
         del buffer[:start]
         return frames
+
+
+class FrameChannel:
+    """Frames to and from another process, over two descriptors that never block; ``longest`` is the maximum
+    bytes of a frame that comes."""
+
+    def __init__(self, reading: int, writing: int, longest: int = _LIMIT) -> None:
+        self.reading, self.writing = reading, writing
+        self.is_open = True
+        """Whether frames can come."""
+        self.is_cut = False
+        """Whether frames cannot be sent any more; some may still come."""
+        self.last_heard = time.monotonic()
+        self.received = 0
+        """Bytes that the last :meth:`receive` has read."""
+        self._decoder = Decoder(longest)
+        self._unsent = bytearray()
+        for end in (reading, writing):
+            os.set_blocking(end, False)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that wait for the other side to read."""
+        return len(self._unsent)
+
+    def send(self, kind: bytes, fields: Mapping[str, object] | None = None) -> None:
+        """Send one frame, or as much of it as the channel takes now; :meth:`flush` sends the rest."""
+        self.send_payload(kind, pack(fields) if fields is not None else b"")
+
+    def send_payload(self, kind: bytes, payload: bytes) -> None:
+        """Send one frame whose payload is packed, or encrypted, already."""
+        self.queue(frame(kind, payload))
+        self.flush()
+
+    def queue(self, whole_frames: bytes) -> None:
+        """Keep frames for the next :meth:`flush`."""
+        self._unsent += whole_frames
+
+    def flush(self) -> None:
+        """Send as much of what waits as the channel takes; drop it once nobody can get it."""
+        while self._unsent and self.is_open and not self.is_cut:
+            try:
+                sent = os.write(self.writing, self._unsent[:_WRITE])
+            except BlockingIOError:
+                return
+            except OSError:
+                self.is_cut = True
+                break
+            del self._unsent[:sent]
+        self._unsent.clear()
+
+    def receive(self) -> list[tuple[bytes, bytes]]:
+        """Return the frames that came; set :attr:`is_open` to False at the channel's end. Raise
+        :class:`ProtocolError`."""
+        try:
+            data = os.read(self.reading, _READ)
+        except BlockingIOError:
+            return []
+        except OSError:
+            data = b""
+        self.received = len(data)
+        if not data:
+            self.is_open = False
+            return []
+        self.last_heard = time.monotonic()
+        return self._decoder.feed(data)
 
 
 def pack(value: Any) -> bytes:

@@ -57,13 +57,11 @@ class Loop:
     """Event loop of a runner; ``channel_in`` and ``channel_out`` are descriptors of its channel."""
 
     def __init__(self, channel_in: int, channel_out: int) -> None:
-        self.channel_in, self.channel_out = channel_in, channel_out
+        self.channel = frames.FrameChannel(channel_in, channel_out)
         self.ranks: list[Process] = []
         self.container: Container | None = None
         """What the ranks are started in; None for the node itself."""
-        self._outgoing = bytearray()
-        self._decoder = frames.Decoder()
-        self._heard = self._beaten = self._looked = time.monotonic()
+        self._beaten = self._looked = time.monotonic()
         self._notice: tuple[int, int] | None = None
         self._stop_at: float | None = None
         self._stopped = False
@@ -80,7 +78,7 @@ class Loop:
         self._sampler: Sampler | None = None
         self._debug: DebugChild | None = None
         self._wake, wake = os.pipe()
-        for end in (self._wake, wake, channel_in, channel_out):
+        for end in (self._wake, wake):
             os.set_blocking(end, False)
         _signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         for number in (SIGCHLD, SIGHUP, SIGINT, SIGTERM):
@@ -103,9 +101,9 @@ class Loop:
         poll = select.poll()
         poll.register(self._wake, select.POLLIN)
         if self._tethered:
-            poll.register(self.channel_in, select.POLLIN)
-            if self._outgoing:
-                poll.register(self.channel_out, select.POLLOUT)
+            poll.register(self.channel.reading, select.POLLIN)
+            if self.channel.unsent:
+                poll.register(self.channel.writing, select.POLLOUT)
         for fd in self._pipes():
             poll.register(fd, select.POLLIN)
         if self._debug is not None:
@@ -119,11 +117,12 @@ class Loop:
         for rank in self.ranks:
             for fd in ready.intersection(rank.pipes):
                 self._pass_on(rank, fd)
-        others = self._receive() if self.channel_in in ready else []
+        others = self._receive() if self.channel.reading in ready else []
         self._reap()
         self._keep_time()
         self._hand_over()
-        self._flush()
+        self.channel.flush()
+        self._watch_tether()
         return others
 
     def _pipes(self) -> Iterable[int]:
@@ -155,7 +154,7 @@ class Loop:
             log = f"setup-{os.uname().nodename}" if rank.rank == NODE else f"rank-{rank.rank}"
             rank.outlet = Outlet(rank.rank, log, self._rate, self._burst, now)
         rank.outlet.logged(*append(rank.log, rank.outlet.gap + data))
-        is_let_through = rank.outlet.is_modest and len(self._outgoing) < 2 * _BACKLOG
+        is_let_through = rank.outlet.is_modest and self.channel.unsent < 2 * _BACKLOG
         rank.outlet.take(stream, data, now, self._has_room or is_let_through)
         rank.recent.add(stream, data, now)
         if rank.outlet.size >= _CHUNK:
@@ -168,8 +167,8 @@ class Loop:
         if waiting and (at_once or now - self._sent >= _GATHER):
             self._sent = now
             for outlet in waiting:
-                self._outgoing += outlet.frames()
-        self._has_room = len(self._outgoing) < (_BACKLOG if self._has_room else _BACKLOG // 2)
+                self.channel.queue(outlet.frames())
+        self._has_room = self.channel.unsent < (_BACKLOG if self._has_room else _BACKLOG // 2)
 
     def _reap(self) -> None:
         by_pid = {rank.pid: rank for rank in self.ranks}
@@ -210,18 +209,7 @@ class Loop:
 
     def _receive(self) -> list[tuple[bytes, bytes]]:
         others = []
-        try:
-            data = os.read(self.channel_in, _CHUNK)
-        except BlockingIOError:
-            return []
-        except OSError:
-            data = b""
-        if not data:
-            self._tethered = False
-            self.stop(self._grace)
-            return []
-        self._heard = time.monotonic()
-        for kind, payload in self._decoder.feed(data):
+        for kind, payload in self.channel.receive():
             if kind == frames.STOP:
                 order: Stop = frames.unpack(payload)
                 self.stop(order["grace_ms"] / 1000)
@@ -237,7 +225,7 @@ class Loop:
             outlet.tick(now, self._has_room)
         if now - self._beaten >= timing.BEAT_S:
             self._beaten = now
-            self._send_raw(frames.frame(frames.BEAT))
+            self.channel.send(frames.BEAT)
         if self._debug is not None:
             self._debug = self._debug.step(self._send)
         if now - self._looked >= TICK_MS / 1000:
@@ -245,12 +233,16 @@ class Loop:
             self._look_for_a_notice()
         if self._sampled is not None and self._sample_at is not None and now >= self._sample_at:
             self._sample_at = self._take_sample(self._sampled, now)
-        if self._tethered and now - self._heard > timing.TETHER_S:
-            self._tethered = False
-            self.deserted = True
-            self.stop(self._grace)
         if self._stop_at is not None and now >= self._stop_at:
             self._signal_all(SIGKILL)
+
+    def _watch_tether(self) -> None:
+        """End everything once the channel is closed, or silent for longer than a supervisor ever is."""
+        is_closed = self.channel.is_cut or not self.channel.is_open
+        if self._tethered and (is_closed or time.monotonic() - self.channel.last_heard > timing.TETHER_S):
+            self._tethered = self.channel.is_open = False
+            self.deserted = not is_closed
+            self.stop(self._grace)
 
     def _report_started(self, spec: RunnerSpec, pids: list[int]) -> None:
         """Send STARTED, and samples from then on until the last rank has ended."""
@@ -374,25 +366,7 @@ class Loop:
 
     def _send(self, kind: bytes, fields: Mapping[str, object]) -> None:
         self._hand_over(at_once=True)  # a rank's EXIT must follow its output
-        self._send_raw(frames.frame(kind, frames.pack(fields)))
-
-    def _send_raw(self, data: bytes) -> None:
-        self._outgoing += data
-        self._flush()
-
-    def _flush(self) -> None:
-        while self._outgoing and self._tethered:
-            try:
-                sent = os.write(self.channel_out, self._outgoing[:_CHUNK])
-            except BlockingIOError:
-                return
-            except OSError:
-                self._tethered = False
-                self.stop(self._grace)
-                return
-            del self._outgoing[:sent]
-        if not self._tethered:
-            self._outgoing.clear()
+        self.channel.send(kind, fields)
 
 
 def open_log(folder: str, name: str) -> int:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import select
 import socket
 import subprocess
-import time
-from collections.abc import Mapping
 from contextlib import suppress
 
 from launch.remote.base import frames
 
 __all__ = ["DONE", "GOING", "GREETED", "NEW", "READY", "REFUSED", "STARTED", "Channel"]
 
-_CHUNK = 262144
 _LONGEST = 1 << 20
 """Bytes of a frame from a runner at most: output comes in pieces of 128 KiB."""
 
@@ -52,7 +48,7 @@ _NEXT = {
 """Stage after a frame of each type; the other types leave it as it is."""
 
 
-class Channel:
+class Channel(frames.FrameChannel):
     """One runner's channel, to ``process``, its ssh client (on the head, the runner itself), or, where mpirun
     started it, over ``connection``."""
 
@@ -67,20 +63,14 @@ class Channel:
         self.process, self.connection = process, connection
         self.ended: set[int] = set()
         self.stage = NEW
-        self.is_open = True
-        self.last_heard = time.monotonic()
-        self.received = 0
-        self._decoder = frames.Decoder(_LONGEST)
-        self._outgoing = bytearray()
         if process is not None:
             assert process.stdin is not None  # noqa: S101  both are pipes by construction
             assert process.stdout is not None  # noqa: S101
-            self.reading, self.writing = process.stdout.fileno(), process.stdin.fileno()
+            reading, writing = process.stdout.fileno(), process.stdin.fileno()
         else:
             assert connection is not None  # noqa: S101
-            self.reading = self.writing = connection.fileno()
-        os.set_blocking(self.reading, False)
-        os.set_blocking(self.writing, False)
+            reading = writing = connection.fileno()
+        super().__init__(reading, writing, _LONGEST)
 
     @property
     def is_greeted(self) -> bool:
@@ -113,46 +103,9 @@ class Channel:
             raise frames.ProtocolError(f"a frame of type {kind!r} for rank {rank}, which is another runner's")
         self.stage = _NEXT.get(kind, self.stage)
 
-    def send(self, kind: bytes, fields: Mapping[str, object] | None = None) -> None:
-        """Send one frame, or as much of it as the channel takes now; :meth:`flush` sends the rest."""
-        self.send_payload(kind, frames.pack(fields) if fields is not None else b"")
-
     def send_stop(self, grace: float) -> None:
         """Order the runner to end its ranks within ``grace`` seconds."""
         self.send(frames.STOP, {"grace_ms": int(grace * 1000)})
-
-    def send_payload(self, kind: bytes, payload: bytes) -> None:
-        """Send one frame whose payload is packed, or encrypted, already."""
-        self._outgoing += frames.frame(kind, payload)
-        self.flush()
-
-    def flush(self) -> None:
-        """Send as much of the queued frames as the channel takes."""
-        while self._outgoing and self.is_open:
-            try:
-                sent = os.write(self.writing, self._outgoing[:_CHUNK])
-            except BlockingIOError:
-                return
-            except OSError:
-                self._outgoing.clear()  # the next receive() finds the channel's end
-                return
-            del self._outgoing[:sent]
-
-    def receive(self) -> list[tuple[bytes, bytes]]:
-        """Return the frames that came; set :attr:`is_open` to False at the channel's end. Raise
-        :class:`~launch.remote.base.frames.ProtocolError`."""
-        try:
-            data = os.read(self.reading, _CHUNK)
-        except BlockingIOError:
-            return []
-        except OSError:
-            data = b""
-        self.received = len(data)
-        if not data:
-            self.is_open = False
-            return []
-        self.last_heard = time.monotonic()
-        return self._decoder.feed(data)
 
     def close(self) -> None:
         """Close the channel; a runner that still runs takes that as the order to end everything."""
