@@ -6,7 +6,7 @@ that prints 100 MB/s must not fill the stream, nor wait for it.
 
 from __future__ import annotations
 
-from launch.remote.base import frames as protocol
+from launch.remote.base import frames
 
 __all__ = ["LAST_BYTES", "LastBytes", "Outlet", "RecentOutput"]
 
@@ -174,7 +174,7 @@ class Outlet:
             self._report_lost()
         if self._has_left_out:
             self._has_left_out = False
-            self._add(protocol.TAIL, protocol.OUTPUT.pack(self._rank, 0) + self._tail.data)
+            self._add(frames.TAIL, frames.OUTPUT.pack(self._rank, 0) + self._tail.data)
 
     def _pass_lines(self, stream: int, data: bytes) -> None:
         """Forward data, but at most :data:`_LONGEST_LINE` of each line."""
@@ -228,16 +228,16 @@ class Outlet:
 
     def _report(self, bytes: int = 0, lines: int = 0, lost: int = 0, why: str = "") -> None:
         fields = {"rank": self._rank, "log": self._log, "bytes": bytes, "lines": lines}
-        self._add(protocol.NOTE, protocol.pack(dict(fields, lost=lost, why=why)))
+        self._add(frames.NOTE, frames.pack(dict(fields, lost=lost, why=why)))
 
     def _add(self, kind: bytes, payload: bytes) -> None:
         self._close_piece()
-        self._frames += protocol.frame(kind, payload)
+        self._frames += frames.frame(kind, payload)
 
     def _close_piece(self) -> None:
         if self._piece:
-            header = protocol.OUTPUT.pack(self._rank, self._stream)
-            self._frames += protocol.frame(protocol.OUT, header + self._piece)
+            header = frames.OUTPUT.pack(self._rank, self._stream)
+            self._frames += frames.frame(frames.OUT, header + self._piece)
             self._piece = bytearray()
 
 

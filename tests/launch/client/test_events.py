@@ -9,7 +9,7 @@ import pytest
 
 from launch.client.events import Event, JobState, LogLine, Quiet, Reader, StateChange
 from launch.errors import JobFailed
-from launch.remote.base import frames as protocol
+from launch.remote.base import frames
 from tests.launch.remote.sample_records import sample_state
 
 STATE: dict[str, Any] = {
@@ -19,27 +19,27 @@ STATE: dict[str, Any] = {
 }  # fmt: skip
 
 
-JOB = protocol.frame(
-    protocol.JOB, json.dumps({"job": "t-1", "nodes": STATE["nodes"], "ranks": STATE["ranks"]}).encode()
+JOB = frames.frame(
+    frames.JOB, json.dumps({"job": "t-1", "nodes": STATE["nodes"], "ranks": STATE["ranks"]}).encode()
 )
 
 
 def state(**changes: object) -> bytes:
-    return protocol.frame(protocol.STATE, json.dumps({**STATE, **changes}).encode())
+    return frames.frame(frames.STATE, json.dumps({**STATE, **changes}).encode())
 
 
 def output(data: bytes, rank: int = 0, node: int = 0, stream: int = 1, at: float = 1.0) -> bytes:
-    return protocol.frame(protocol.OUT, protocol.RECORD.pack(at, rank, node, stream, len(data)) + data)
+    return frames.frame(frames.OUT, frames.RECORD.pack(at, rank, node, stream, len(data)) + data)
 
 
-def events_of(*frames: bytes) -> list[Event]:
+def events_of(*parts: bytes) -> list[Event]:
     events: list[Event] = []
-    Reader(events.append).feed(b"".join(frames))
+    Reader(events.append).feed(b"".join(parts))
     return events
 
 
-def lines(*frames: bytes) -> list[tuple[int | None, str, str, bytes]]:
-    return [(e.rank, e.node, e.stream, e.data) for e in events_of(JOB, *frames) if isinstance(e, LogLine)]
+def lines(*parts: bytes) -> list[tuple[int | None, str, str, bytes]]:
+    return [(e.rank, e.node, e.stream, e.data) for e in events_of(JOB, *parts) if isinstance(e, LogLine)]
 
 
 def test_lines_are_put_together_from_pieces_by_rank_and_stream() -> None:
@@ -103,7 +103,7 @@ def test_the_same_state_is_told_once() -> None:
 
 
 def test_a_sign_of_life_says_that_nothing_is_on_its_way() -> None:
-    assert events_of(protocol.frame(protocol.BEAT)) == [Quiet()]
+    assert events_of(frames.frame(frames.BEAT)) == [Quiet()]
 
 
 def test_the_job_is_told_before_anything_of_it() -> None:

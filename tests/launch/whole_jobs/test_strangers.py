@@ -184,14 +184,14 @@ class TestARunnerThatIsNotWhatItWas:
             f"""
             import socket, time
             sys.path.insert(0, {str(REMOTE.parent.parent)!r})
-            from launch.remote.base import frames as protocol
+            from launch.remote.base import frames
             from launch.remote.base.encryption import SharedKey
             host, _, port = os.environ["RANKLIFT_SUPERVISOR"].rpartition(":")
             token = os.environ["RANKLIFT_TOKEN"]
             hello = {{"rank": 1, "local_rank": 0, "node": os.uname().nodename, "pid": os.getpid()}}
-            proof = SharedKey.of_cluster(token).proof(protocol.hello_words(hello))
+            proof = SharedKey.of_cluster(token).proof(frames.hello_words(hello))
             channel = socket.create_connection((host, int(port)))
-            channel.sendall(protocol.frame(b"H", protocol.pack(dict(hello, token=token, proof=proof))))
+            channel.sendall(frames.frame(b"H", frames.pack(dict(hello, token=token, proof=proof))))
             channel.recv(65536)
             channel.sendall(bytes.fromhex({then.hex()!r}))
             while channel.recv(65536):

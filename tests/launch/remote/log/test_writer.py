@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from launch.remote.base import frames as protocol
+from launch.remote.base import frames
 from launch.remote.base.frames import NOTICE
 from launch.remote.log import segments
 from launch.remote.log.reader import StreamReader
@@ -17,7 +17,7 @@ from launch.remote.log.writer import LAUNCHER, StreamWriter, last_lines
 
 def read(reader: StreamReader, until: tuple[int, int] | None = None) -> list[tuple[int, int, str]]:
     """Rank, stream and text of every new record."""
-    size = protocol.RECORD.size
+    size = frames.RECORD.size
     return [(rank, stream, data[size:].decode()) for (_, rank, _, stream, _), data in reader.read(until)]
 
 
@@ -226,13 +226,13 @@ class TestWhatRunnersTell:
     def test_output_notices_and_last_bytes(self, tmp_path: Path) -> None:
         writer = StreamWriter(str(tmp_path))
         note = {"rank": 3, "log": "rank-3", "bytes": 12_300_000, "lines": 240_112, "lost": 0, "why": ""}
-        frames = [
-            (protocol.OUT, protocol.OUTPUT.pack(3, 2) + b"one\n"),
-            (protocol.NOTE, protocol.pack(note)),
-            (protocol.TAIL, protocol.OUTPUT.pack(3, 0) + b"true last line\n"),
+        sent = [
+            (frames.OUT, frames.OUTPUT.pack(3, 2) + b"one\n"),
+            (frames.NOTE, frames.pack(note)),
+            (frames.TAIL, frames.OUTPUT.pack(3, 0) + b"true last line\n"),
         ]
-        assert all(writer.on_frame(kind, payload, 1, "node000001") for kind, payload in frames)
-        assert not writer.on_frame(protocol.EXIT, b"", 1, "node000001")
+        assert all(writer.on_frame(kind, payload, 1, "node000001") for kind, payload in sent)
+        assert not writer.on_frame(frames.EXIT, b"", 1, "node000001")
         words = "left out 12.3 MB, 240,112 lines; complete in logs/rank-3.log on node000001"
         assert read(StreamReader(str(tmp_path))) == [(3, 2, "one\n"), (3, NOTICE, words)]
         assert writer.tails == {(3, 1): b"true last line\n"}
@@ -240,11 +240,11 @@ class TestWhatRunnersTell:
     def test_last_lines_have_what_stdout_began_before_stderr_came_between(self, tmp_path: Path) -> None:
         writer = StreamWriter(str(tmp_path))
         for stream, data in ((1, b"one\nchunk "), (2, b"warning\nworse\n"), (1, b"x ...\nleft")):
-            writer.on_frame(protocol.OUT, protocol.OUTPUT.pack(3, stream) + data, 1, "node000001")
+            writer.on_frame(frames.OUT, frames.OUTPUT.pack(3, stream) + data, 1, "node000001")
         assert last_lines(writer.tail(3, 1)) == ["one", "warning", "worse", "chunk x ...", "left"]
 
     def test_an_unfinished_piece_of_either_stream_is_a_last_line(self, tmp_path: Path) -> None:
         writer = StreamWriter(str(tmp_path))
         for stream, data in ((1, b"loss: 0.5"), (2, b"Aborted")):
-            writer.on_frame(protocol.OUT, protocol.OUTPUT.pack(3, stream) + data, 1, "node000001")
+            writer.on_frame(frames.OUT, frames.OUTPUT.pack(3, stream) + data, 1, "node000001")
         assert last_lines(writer.tail(3, 1)) == ["loss: 0.5", "Aborted"]
