@@ -162,9 +162,10 @@ def _size(count: int) -> str:
     return f"{count / _MEBIBYTE:.0f} MiB" if count >= _MEBIBYTE else f"{count} bytes"
 
 
-def modules_argv(python: str, modules: list[str]) -> list[str]:
-    """Return the command that finds modules without importing them: importing torch takes seconds."""
-    return [python, "-c", _SEEK, *modules]
+def modules_argv(python: str, modules: list[str], more: str = "") -> list[str]:
+    """Return the command that finds modules without importing them, as importing torch takes seconds; it runs
+    ``more`` afterwards."""
+    return [python, "-c", _SEEK + more, *modules]
 
 
 def missing_modules(python: str, status: int, output: bytes) -> str:

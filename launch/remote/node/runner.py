@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from launch.remote.base import payloads
     from launch.remote.base.encryption import SharedKey
     from launch.remote.base.payloads import Busy, Done, Go, Hello, Ready, RunnerSpec
+    from launch.remote.base.records import Checks
+    from launch.remote.node.runtimes.container import Container
 
 __all__ = ["Runner", "run_node", "run_rank"]
 
@@ -131,39 +133,47 @@ class Runner(Loop):
 
             self.container = container_of(spec)
             self.container.ready(self._run_on_node, self._rest)
-            self._check_mpi(spec)
-        checks = spec["checks"]
-        if checks:
-            env = rank_env.node_environment(spec, self._inherited(), self._launcher_prefixes)
-            reasons = lacks(checks, lambda command: self._is_found(command, env, spec))
-            if reasons:
-                raise Unfit(*reasons)
-            if checks["setup"]:
-                log = open_log(folder, "setup-" + os.uname().nodename)
-                done = self._aside(["bash", "-c", checks["setup"]], env, spec, log, None)
-                if done.status:
-                    raise Unfit(f"the setup line ended with exit status {done.status}")
-            if checks["requires"]:
-                python = "python" if python_folder(spec["python"]) else spec["python"]
-                argv = modules_argv(expand_home(python), checks["requires"])
-                capability = checks.get("gpu", "")
-                if capability:
-                    from launch.remote.node import torch_build  # only torch on GPUs needs it
-
-                    driver = torch_build.driver_version()
-                    argv[2] += torch_build.LOOK if driver else ""
-                done = self._aside(argv, env, spec, NO_LOG, timing.MODULES_S)
-                reason = missing_modules(spec["python"], done.status or 0, done.output)
-                if not reason and capability:
-                    in_image = self.container is not None
-                    reason = torch_build.unfit_torch(done.output, capability, driver, in_image=in_image)
-                if reason:
-                    raise Unfit(reason)
+            if self._mpi_version:
+                self._check_mpi(spec, self.container)
+        if spec["checks"]:
+            self._check_needs(spec, spec["checks"], folder)
         if not spec["ports"]:
             return []
         from launch.remote.base.ports import take_ports  # few jobs need it
 
         return take_ports(spec["first_port"], spec["ports"], held)
+
+    def _check_needs(self, spec: RunnerSpec, checks: Checks, folder: str) -> None:
+        """Run the setup line. Raise Unfit where it fails, or where the node lacks what the job needs."""
+        env = rank_env.node_environment(spec, self._inherited(), self._launcher_prefixes)
+        reasons = lacks(checks, lambda command: self._is_found(command, env, spec))
+        if reasons:
+            raise Unfit(*reasons)
+        if checks["setup"]:
+            log = open_log(folder, "setup-" + os.uname().nodename)
+            done = self._aside(["bash", "-c", checks["setup"]], env, spec, log, None)
+            if done.status:
+                raise Unfit(f"the setup line ended with exit status {done.status}")
+        if checks["requires"]:
+            self._check_modules(spec, checks, env)
+
+    def _check_modules(self, spec: RunnerSpec, checks: Checks, env: dict[str, str]) -> None:
+        """Raise Unfit where the job's Python lacks a module, or its torch has no code for the node's GPUs."""
+        python = "python" if python_folder(spec["python"]) else spec["python"]
+        capability, driver, more = checks.get("gpu", ""), "", ""
+        if capability:
+            from launch.remote.node import torch_build  # only torch on GPUs needs it
+
+            driver = torch_build.driver_version()
+            more = torch_build.LOOK if driver else ""
+        argv = modules_argv(expand_home(python), checks["requires"], more)
+        done = self._aside(argv, env, spec, NO_LOG, timing.MODULES_S)
+        reason = missing_modules(spec["python"], done.status or 0, done.output)
+        if not reason and capability:
+            in_image = self.container is not None
+            reason = torch_build.unfit_torch(done.output, capability, driver, in_image=in_image)
+        if reason:
+            raise Unfit(reason)
 
     def _check_node(self, spec: RunnerSpec) -> None:
         """Raise Unfit where Azure takes the node, or its devices are not as they have to be."""
@@ -191,23 +201,16 @@ class Runner(Loop):
         if self._stopped:
             raise Unfit("stopped")
 
-    def _check_mpi(self, spec: RunnerSpec) -> None:
+    def _check_mpi(self, spec: RunnerSpec, container: Container) -> None:
         """Raise Unfit where ranks in the container could not join the mpirun that started this runner."""
-        if self.container is None or not self._mpi_version:
-            return
-        from launch.remote.node.runtimes.image_mpi import QUERY, mpi_misfit
+        from launch.remote.node.runtimes.image_mpi import check_mpi
 
-        name, _, title = self._mpi_version.partition(" ")
-        if "PMI_FD" in os.environ and not self.container.passes_descriptors:
-            raise Unfit(
-                f"runtime = {self.container.name}: it does not pass on the descriptor by which ranks of "
-                f"{title} reach their launcher; use Open MPI, or another --runtime"
-            )
         env = rank_env.node_environment(spec, self._inherited(), self._launcher_prefixes)
-        output = self._aside(QUERY, env, spec, NO_LOG, timing.CONTAINER_S).output
-        reason = mpi_misfit(name, title, output.decode("utf-8", "replace"), self.container.title)
-        if reason:
-            raise Unfit(reason)
+        check_mpi(
+            container,
+            self._mpi_version,
+            lambda argv: self._aside(argv, env, spec, NO_LOG, timing.CONTAINER_S).output,
+        )
 
     def _inherited(self) -> Mapping[str, str]:
         return os.environ if self.container is None else self.container.inherited(os.environ)
@@ -306,7 +309,9 @@ def run_rank() -> int:
     launched = processes.start_time(launcher)
     variables, kills_at_once, prefixes = os.environ.pop("RANKLIFT_MPI").split(" ")
     if kills_at_once == "1":
-        status = _stand_behind_launcher()
+        from launch.remote.node.own_session import fork_into_own_session  # Open MPI's ranks do not need it
+
+        status = fork_into_own_session()
         if status is not None:
             return status
     from launch.remote.base.encryption import SharedKey
@@ -379,21 +384,3 @@ def _connect(host: str, port: int, hello: bytes) -> _socket.socket | None:
         if time.monotonic() > until:
             raise OSError("it closed every connection without an answer")
         time.sleep(timing.CONNECT_AGAIN_S)
-
-
-def _stand_behind_launcher() -> int | None:
-    """Fork; return None in the child, and the child's exit status in the process that the launcher started.
-
-    When a rank calls MPI_Abort or mpirun goes away, hydra ends what it started by SIGKILL alone. The child
-    then gets a SIGTERM, and has time to end its rank's processes and to report their exit.
-    """
-    parent = os.getpid()
-    pid = os.fork()
-    if pid:
-        _, status = os.waitpid(pid, 0)
-        return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-    os.setsid()
-    processes.die_with_parent(SIGTERM)
-    if os.getppid() != parent:
-        os._exit(128 + SIGTERM)
-    return None

@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
+import os
+
 from launch.remote.mpi.registry import MPIS
+from launch.remote.node.prepare import Unfit
 
-__all__ = ["QUERY", "mpi_misfit"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-QUERY = ["sh", "-c", "command -v mpirun >/dev/null || exit 0; exec mpirun --version"]
+    from launch.remote.node.runtimes.container import Container
+
+__all__ = ["check_mpi", "mpi_misfit"]
+
+_QUERY = ["sh", "-c", "command -v mpirun >/dev/null || exit 0; exec mpirun --version"]
 """Command that prints the version of an image's MPI. An image without mpirun cannot be queried: its ranks may
 use no MPI, as Azure ML's mpi jobs of PyTorch do."""
+
+
+def check_mpi(container: Container, mpirun: str, run: Callable[[list[str]], bytes]) -> None:
+    """Raise Unfit where ranks in the container could not join ``mpirun``, given by its name and title.
+
+    ``run`` runs a command in the container and returns its output.
+    """
+    name, _, title = mpirun.partition(" ")
+    if "PMI_FD" in os.environ and not container.passes_descriptors:
+        raise Unfit(
+            f"runtime = {container.name}: it does not pass on the descriptor by which ranks of "
+            f"{title} reach their launcher; use Open MPI, or another --runtime"
+        )
+    reason = mpi_misfit(name, title, run(_QUERY).decode("utf-8", "replace"), container.title)
+    if reason:
+        raise Unfit(reason)
 
 
 def mpi_misfit(name: str, title: str, output: str, image: str) -> str:

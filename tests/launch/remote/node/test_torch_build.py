@@ -29,8 +29,7 @@ def looked(tmp_path: Path, cuda: str, library: bytes) -> bytes:
     (torch / "__init__.py").write_text("raise SystemExit('imported')\n")
     (torch / "version.py").write_text(VERSION.format(cuda=cuda))
     (torch / "lib" / "libtorch_python.so").write_bytes(library)
-    argv = modules_argv(sys.executable, ["torch"])
-    argv[2] += LOOK
+    argv = modules_argv(sys.executable, ["torch"], LOOK)
     env = {"PYTHONPATH": str(tmp_path)}
     ran = subprocess.run(argv, env=env, capture_output=True, check=False, timeout=60)
     assert missing_modules("python3", ran.returncode, ran.stdout) == ""
