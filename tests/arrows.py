@@ -201,8 +201,8 @@ ARROWS: dict[str, set[str]] = {
     "launch.remote.environment.conda": {"launch.remote.base", "launch.remote.environment"},
     "launch.remote.head": {
         *("launch.remote.base", "launch.remote.head.runners", "launch.remote.log", "launch.remote.mpi"),
-        *("launch.remote.debug", "launch.remote.node.runtimes", "launch.remote.probe"),
-        "launch.remote.sample",
+        *("launch.remote.data", "launch.remote.debug", "launch.remote.node.runtimes", "launch.remote.probe"),
+        *("launch.remote.sample", "launch.remote.store"),
     },
     "launch.remote.head.runners": {"launch.remote.base", "launch.remote.log", "launch.remote.mpi"},
     "launch.remote.metrics": {

@@ -15,7 +15,6 @@ from functools import partial
 from launch.remote.base import frames, job_dir, timing
 from launch.remote.base.files import write_all
 from launch.remote.base.payloads import Handover, LogQuery, MpiAnswer, MpiRequest
-from launch.remote.base.records import Plan
 
 __all__ = ["NO_COMMAND", "NO_RECORDS", "OTHER_VERSION", "REFUSED", "TORN", "UNPUSHED", "main"]
 
@@ -126,16 +125,16 @@ def _watch_samples(job: str) -> int:
 
 def _submit(*words: str) -> int:
     """Make a job of the plan on stdin, if all its nodes hold the named snapshots."""
-    from launch.remote.head import supervisor
+    from launch.remote.head import node_contents, supervisor
 
     try:
         size = int(sys.stdin.buffer.read(10))
         plan = job_dir.parse_plan(sys.stdin.buffer.read(size), "the request")
     except (ValueError, job_dir.Torn):
         return _refuse("the plan was incomplete, so no job was created")
-    lacking = _unpushed(plan, [word for word in words if word != "--follow"])
-    if lacking:
-        return _refuse(f"not every node holds {', '.join(lacking)}", UNPUSHED)
+    missing = node_contents.find_missing(plan, [word for word in words if word != "--follow"])
+    if missing:
+        return _refuse(f"not every node holds {', '.join(missing)}", UNPUSHED)
     folder = job_dir.Folder(plan["id"])
     try:
         folder.create(plan)
@@ -150,32 +149,6 @@ def _submit(*words: str) -> int:
     handover: Handover = {"job": plan["id"]}
     frames.send_answer(frames.JOB, json.dumps(handover).encode())
     return _watch(folder, {}) if "--follow" in words else 0
-
-
-def _unpushed(plan: Plan, snapshots: list[str]) -> list[str]:
-    """Return the snapshots, the environment and the data that a node of the plan is not known to hold."""
-    from launch.remote.store.store import ENVIRONMENTS, SNAPSHOTS, Store
-
-    names = {node["name"] for node in plan["nodes"][1:]}
-    code = os.path.basename(plan["remote"])
-    environment = plan["environment"]["id"]
-    wanted = {
-        SNAPSHOTS: snapshots,
-        ENVIRONMENTS: [environment] if environment else [],
-    }
-    lacking = []
-    for kind, ids in wanted.items():
-        store = Store(kind=kind)
-        for name in ids:
-            if store.has(name) and names <= set(store.confirmed(name, code)):
-                store.touch(name)
-            else:
-                lacking.append(name)
-    if plan["data"]:
-        from launch.remote.data.cache import is_staged
-
-        lacking += [one["id"] for one in plan["data"] if not is_staged(one, names)]
-    return lacking
 
 
 def _follow(job: str, query: str = "{}") -> int:

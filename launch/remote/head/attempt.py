@@ -23,6 +23,7 @@ from launch.remote.head import outcome
 from launch.remote.head.cancel import cancel_request
 from launch.remote.head.health_report import HealthReport
 from launch.remote.head.job_state import JobState, LaunchOrder
+from launch.remote.head.node_contents import forget_staged
 from launch.remote.head.node_loss import GoOn, NodeLoss
 from launch.remote.head.outcome import Outcome
 from launch.remote.head.rank_states import RankStates
@@ -41,7 +42,6 @@ from launch.remote.head.shutdown import (
     start_sweep,
     sweep_nodes,
 )
-from launch.remote.head.staged_data import forget_staged
 from launch.remote.head.start_barrier import StartBarrier
 from launch.remote.log.writer import LAUNCHER, last_lines
 from launch.remote.mpi.detect import CannotLaunch
