@@ -18,6 +18,7 @@ from launch.nodeset import fold
 from playbooks.check.alone import alone, refuse_beside_check
 from playbooks.check.report import CheckReport, format_search, make_report
 from playbooks.cli import output
+from playbooks.cli.merged_output import grouped
 from playbooks.cli.signals import attached
 from playbooks.cli.task import command, open_from
 from playbooks.nodes.choose import choose_nodes
@@ -88,7 +89,7 @@ def check(  # noqa: PLR0913, PLR0917  (each is an option)
         looks = look(chosen, inventory, wanted)
         if program is not None:
             left_out = _left_out(chosen, inventory, wanted, looks)
-            for line in output.grouped(left_out):
+            for line in grouped(left_out):
                 output.progress(f"not measured: {line}")
             measurable = [node for node in wanted if node.name not in left_out]
             found = _measure(chosen, inventory, measurable, program, pairs)

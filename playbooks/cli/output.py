@@ -26,7 +26,7 @@ from launch.errors import InputError
 from launch.host import Completed
 from launch.nodeset import fold, ranges
 from launch.printable import escaped_json, for_file, for_stream, for_terminal, takes_colours
-from launch.remote.base.messages import size
+from playbooks.cli.merged_output import merged_pieces
 from playbooks.cli.table_layout import fitting, paragraphs
 
 __all__ = [
@@ -37,11 +37,9 @@ __all__ = [
     "clear",
     "command",
     "error",
-    "grouped",
     "line_width",
     "log",
     "merged",
-    "merged_text",
     "plain",
     "progress",
     "progress_bar",
@@ -211,18 +209,6 @@ def progress_bar(what: str) -> Iterator[Callable[[str, int, int | None], None]]:
         yield update
 
 
-def grouped(texts: Mapping[str, str]) -> list[str]:
-    """Return a line for each text with the nodes that have it; ``texts`` are by node.
-
-    >>> grouped({"node000000": "idle", "node000001": "idle", "node000002": "off"})
-    ['node[000000-000001]: idle', 'node000002: off']
-    """
-    alike: dict[str, list[str]] = {}
-    for node, text in texts.items():
-        alike.setdefault(text, []).append(node)
-    return [f"{fold(nodes)}: {text}" for text, nodes in alike.items()]
-
-
 def log(
     ranks: Sequence[int | None],
     nodes: Iterable[str],
@@ -262,63 +248,9 @@ def _front(ranks: tuple[int | None, ...], nodes: tuple[str, ...], in_colour: boo
 def merged(results: Mapping[str, Completed | Exception]) -> None:
     """Print a command's output on many nodes, identical output once."""
     # Piece by piece, since joined it would be in memory several times.
-    for stream, pieces in zip((sys.stdout, sys.stderr), _merged(results), strict=True):
+    for stream, pieces in zip((sys.stdout, sys.stderr), merged_pieces(results), strict=True):
         for piece in pieces:
             _write(stream, piece)
-
-
-def merged_text(results: Mapping[str, Completed | Exception]) -> tuple[str, str]:
-    """Return the texts for stdout and stderr; a single node's output alone, as if it had run here.
-
-    >>> same, other = Completed(0, b"5.15\\n", b""), Completed(3, b"", b"no")
-    >>> print(merged_text({"node000000": same, "node000001": same, "node000002": other})[0])
-    node[000000-000001]
-      5.15
-    node000002: exit status 3
-    <BLANKLINE>
-    """
-    out, err = _merged(results)
-    return "".join(out), "".join(err)
-
-
-def _merged(results: Mapping[str, Completed | Exception]) -> tuple[Iterable[str], Iterable[str]]:
-    alike: dict[Completed, list[str]] = {}
-    for node, outcome in results.items():
-        if not isinstance(outcome, Exception):
-            alike.setdefault(outcome, []).append(node)
-    if len(results) == 1 and not any(one.exit_status for one in alike):
-        return _alone(alike)
-    groups = sorted(alike.items(), key=lambda item: (-len(item[1]), item[1]))
-    out = (
-        _group(
-            nodes,
-            f": exit status {one.exit_status}" if one.exit_status else "",
-            one.stdout,
-            one.stdout_left_out,
-        )
-        for one, nodes in groups
-    )
-    err = (_group(nodes, ": stderr", one.stderr, one.stderr_left_out) for one, nodes in groups if one.stderr)
-    return out, err
-
-
-def _alone(alike: Iterable[Completed]) -> tuple[list[str], list[str]]:
-    """Return a single node's output. Remarks go to stderr, since stdout may be a script's input."""
-    out = [_text(one.stdout) for one in alike]
-    err = [
-        f"({size(one.stdout_left_out)} of stdout left out before its end)\n"
-        for one in alike
-        if one.stdout_left_out
-    ]
-    err += [f"({size(one.stderr_left_out)} left out)\n" for one in alike if one.stderr_left_out]
-    return out, err + [_text(one.stderr) for one in alike]
-
-
-def _group(nodes: Iterable[str], what: str, data: bytes, left_out: int) -> str:
-    lines = [_text(line) for line in data.splitlines()]  # bytes: only line feeds and returns end one
-    if left_out:
-        lines.insert(0, f"({size(left_out)} left out)")
-    return f"{fold(nodes)}{what}\n" + "".join(f"  {line}\n" for line in lines)
 
 
 def age(read_at: float, now: float | None = None) -> str:

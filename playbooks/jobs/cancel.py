@@ -25,6 +25,7 @@ from launch.nodeset import fold
 from launch.numbers import counted
 from launch.remote.base import timing
 from playbooks.cli import output
+from playbooks.cli.merged_output import grouped
 from playbooks.cli.signals import attached
 from playbooks.cli.task import command, open_from, seconds, with_address_age
 from playbooks.jobs.location import Place, find_job
@@ -184,7 +185,7 @@ def _found(swept: Mapping[str, Swept | Exception]) -> list[str]:
             by_node[node] = f"{counted(found.ended, 'process')} ended"
         else:
             by_node[node] = "no process was left"
-    return [f"  {line}" for line in output.grouped(by_node)]
+    return [f"  {line}" for line in grouped(by_node)]
 
 
 def _nodes(names: Iterable[str]) -> str:

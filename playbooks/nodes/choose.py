@@ -10,6 +10,7 @@ from launch.errors import InputError, RetryError
 from launch.nodeset import NodeSet, fold, parse_nodes, ranges
 from launch.numbers import counted
 from playbooks.cli import output
+from playbooks.cli.merged_output import grouped
 from playbooks.project import Stack
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def freest(nodes: Sequence[Node], used: Mapping[str, Use], count: int) -> Sequen
     able = [node for node in nodes if _runs(node) and _takes_jobs(used[node.name])]
     if len(able) < count:
         others = {n.name: _obstacle(n, used[n.name]) for n in nodes if n not in able}
-        lines = "\n".join(output.grouped(others))
+        lines = "\n".join(grouped(others))
         raise RetryError(f"any:{count}: {counted(len(able), 'node')} can take a job now\n{lines}")
     able.sort(key=lambda node: (len(used[node.name].jobs), node.instance_id))
     return sorted(able[:count], key=lambda node: node.instance_id)

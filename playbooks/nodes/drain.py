@@ -16,6 +16,7 @@ from launch.errors import GiveUpError, ManyNodesError
 from launch.nodeset import fold
 from launch.remote.node.slots import DRAINED, HOLDER_BYTES
 from playbooks.cli import output
+from playbooks.cli.merged_output import grouped
 from playbooks.cli.task import command, open_from, with_address_age
 from playbooks.nodes.choose import choose_nodes
 from playbooks.project import Stack
@@ -67,7 +68,7 @@ def drain(
     if json:
         output.as_json({name: {"drain": text, "jobs": jobs[name]} for name, text in drained.items()})
     else:
-        for line in output.grouped(
+        for line in grouped(
             {
                 name: "; ".join([text, *(f"{job} goes on" for job in jobs[name])])
                 for name, text in drained.items()
@@ -93,7 +94,7 @@ def undrain(
         output.as_json({name: {"was": text} for name, text in noted.items() if isinstance(text, str)})
     else:
         known = {name: text for name, text in noted.items() if isinstance(text, str)}
-        for line in output.grouped(
+        for line in grouped(
             {
                 name: f"takes jobs again, was {text}" if text else "was not drained"
                 for name, text in known.items()

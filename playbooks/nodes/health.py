@@ -16,6 +16,7 @@ from launch.host import Host
 from launch.nodeset import fold
 from launch.remote.base import eviction
 from playbooks.cli import output
+from playbooks.cli.merged_output import grouped
 from playbooks.nodes import vm_ops
 from playbooks.nodes.host_names import write_host_names
 from playbooks.nodes.look import errors_of, finding_lines, is_passing, look
@@ -237,7 +238,7 @@ def remarks(answers: Mapping[str, Health | Exception]) -> list[str]:
             f"{fold(names)}: cloud-init reports an error that jobs do not depend on: {error}"
             for error, names in nodes.items()
         ),
-        *(f"{line}: no new job before `fab undrain`" for line in output.grouped(drained)),
+        *(f"{line}: no new job before `fab undrain`" for line in grouped(drained)),
     ]
 
 

@@ -14,6 +14,7 @@ from launch.errors import InputError, RetryError
 from launch.nodeset import fold
 from launch.numbers import counted
 from playbooks.cli import output
+from playbooks.cli.merged_output import grouped
 from playbooks.cli.task import seconds_left
 from playbooks.nodes import vm_ops
 from playbooks.nodes.busy import uses
@@ -118,7 +119,7 @@ def report_records(chosen: Sequence[Node], used: Mapping[str, Use]) -> None:
         for node in chosen
         if used[node.name].uncollected
     }
-    for line in output.grouped(files):
+    for line in grouped(files):
         output.progress(line)
 
 

@@ -14,6 +14,7 @@ from launch.host import Host
 from launch.nodeset import fold
 from launch.numbers import counted
 from playbooks.cli import output
+from playbooks.cli.merged_output import grouped
 from playbooks.nodes.busy import STEP_S, collected_on
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
@@ -59,7 +60,7 @@ class Losses:
                 f"`fab collect {self.uncollected[0]}` copies a job's results"
             )
         unknown = {name: f"its jobs and results are unknown: {why}" for name, why in self.unknown.items()}
-        yield from output.grouped(unknown)
+        yield from grouped(unknown)
         if self.storage:
             yield (
                 f"storage account {self.storage} is deleted with its data and results: `fab data.ls` lists "

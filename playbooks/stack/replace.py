@@ -16,6 +16,7 @@ from launch.errors import GiveUpError, InputError, RankliftError, RetryError
 from launch.nodeset import fold
 from launch.numbers import counted
 from playbooks.cli import output
+from playbooks.cli.merged_output import grouped
 from playbooks.cli.signals import report_half_done
 from playbooks.cli.task import command, open_from, seconds_left
 from playbooks.nodes.choose import choose_node
@@ -160,7 +161,7 @@ def _sick_names(stack: Stack, *, yes: bool) -> list[str]:
         checked = "the last check names no node" if verdicts else "no check was made"
         output.progress(f"nothing is replaced: {checked}, and a look finds no error")
         return []
-    for line in output.grouped({one.node.name: str(one) for one in sick}):
+    for line in grouped({one.node.name: str(one) for one in sick}):
         output.progress(line)
     names = [one.node.name for one in sick]
     agreed = yes or output.ask(f"replace {fold(names)}?")
