@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.workplace import Workplace
+from tests.e2e.workplace import Workplace, rehearsed_workplace
 
 NODES_LIMIT = 12
 
@@ -14,9 +14,5 @@ NODES_LIMIT = 12
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
     """A workplace with a running rehearsal; closing it sees to it that nothing is left."""
-    made = Workplace(tmp_path_factory.mktemp("azure"))
-    made.start(NODES_LIMIT)
-    try:
+    with rehearsed_workplace(tmp_path_factory.mktemp("azure"), NODES_LIMIT) as made:
         yield made
-    finally:
-        made.close()

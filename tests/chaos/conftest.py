@@ -13,7 +13,7 @@ import pytest
 from tests.chaos.engine import STACK, Engine, Outcome
 from tests.chaos.interruptions import Interruption, Seen, interrupt
 from tests.chaos.rows import Row
-from tests.e2e.workplace import Workplace
+from tests.e2e.workplace import rehearsed_workplace
 
 NODES = 64
 """Nodes for the job that needs the most; the others have some of them each."""
@@ -56,15 +56,11 @@ def figures(request: pytest.FixtureRequest) -> Figures:
 @pytest.fixture(scope="session")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """A running cluster with the ranks' code on it; nothing of it is left in the end."""
-    made = Workplace(tmp_path_factory.mktemp("chaos"))
-    shutil.copytree(Path(__file__).with_name("ranks"), made.own / "ranks")
-    made.start(NODES)
-    try:
+    with rehearsed_workplace(tmp_path_factory.mktemp("chaos"), NODES) as made:
+        shutil.copytree(Path(__file__).with_name("ranks"), made.own / "ranks")
         made.configure(STACK, nodeCount=NODES)
         made.fab("up", "--stack", STACK)
         yield Engine(made)
-    finally:
-        made.close()
 
 
 @pytest.fixture(scope="session")

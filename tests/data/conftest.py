@@ -11,7 +11,7 @@ from infra.arm.clients import blob_service
 from rehearsal import azurite
 from rehearsal.arm.core.subscription import OPERATOR
 from tests.data.staging_nodes import Nodes
-from tests.e2e.workplace import Workplace
+from tests.e2e.workplace import Workplace, rehearsed_workplace
 
 NODES_LIMIT = 6
 
@@ -21,12 +21,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
     """A workplace with a running rehearsal; closing it checks that nothing is left."""
     if not azurite.installed():
         pytest.skip("Azurite is not installed: tools/setup --azure")
-    made = Workplace(tmp_path_factory.mktemp("data"))
-    made.start(NODES_LIMIT, None)
-    try:
+    with rehearsed_workplace(tmp_path_factory.mktemp("data"), NODES_LIMIT, None) as made:
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture(scope="module")

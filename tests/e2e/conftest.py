@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.workplace import Workplace
+from tests.e2e.workplace import Workplace, rehearsed_workplace
 
 NODES_LIMIT = 8
 """Most nodes of the shared rehearsal; one more makes a scale set fail half-way."""
@@ -16,12 +16,8 @@ NODES_LIMIT = 8
 @pytest.fixture(scope="session")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
     """A workplace with a running rehearsal. That nothing of it is left in the end is a test of its own."""
-    made = Workplace(tmp_path_factory.mktemp("e2e"))
-    made.start(NODES_LIMIT)
-    try:
+    with rehearsed_workplace(tmp_path_factory.mktemp("e2e"), NODES_LIMIT) as made:
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture(scope="session")

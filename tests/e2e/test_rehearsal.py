@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.workplace import NOTHING, Workplace
+from tests.e2e.workplace import NOTHING, Workplace, rehearsed_workplace
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -17,14 +17,10 @@ pytestmark = pytest.mark.timeout(1200)
 @pytest.fixture
 def alone(tmp_path: Path) -> Iterator[Workplace]:
     """A workplace with a rehearsal of its own and one node in it."""
-    made = Workplace(tmp_path)
-    made.start(2)
-    try:
+    with rehearsed_workplace(tmp_path, 2) as made:
         made.configure("rehearsal", nodeCount=1)
         made.fab("up", "--stack", "rehearsal")
         yield made
-    finally:
-        made.close()
 
 
 def test_a_second_start_is_refused_and_a_killed_rehearsal_leaves_nothing_that_runs(alone: Workplace) -> None:

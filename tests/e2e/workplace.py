@@ -234,6 +234,19 @@ class Workplace:
         assert list(self.temporary.iterdir()) == []
 
 
+@contextmanager
+def rehearsed_workplace(
+    top: Path, nodes_limit: int, node_python: Path | None = NODE_PYTHON
+) -> Iterator[Workplace]:
+    """A workplace below ``top`` with a running rehearsal; nothing of it is left in the end."""
+    made = Workplace(top)
+    try:
+        made.start(nodes_limit, node_python)
+        yield made
+    finally:
+        made.close()
+
+
 def _pids() -> list[int]:
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
 

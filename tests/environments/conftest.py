@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.workplace import Workplace
+from tests.e2e.workplace import Workplace, rehearsed_workplace
 from tests.environments import docker_engine
 from tests.environments.debian_image import unpack
 from tests.environments.docker_engine import Engine
@@ -89,14 +89,10 @@ def no_container_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
     """A workplace whose stack ``rehearsal`` is up; nothing of it is left in the end."""
-    made = Workplace(tmp_path_factory.mktemp("environments"))
-    made.start(NODES, None)
-    try:
+    with rehearsed_workplace(tmp_path_factory.mktemp("environments"), NODES, None) as made:
         made.configure("rehearsal", nodeCount=NODES)
         made.fab("up", "--stack", "rehearsal")
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from launch.job.spec import JobNode, JobSpec
 from launch.launchers.pytorch import torchrun_argv
 from playbooks.ssh.connection import Cluster
 from tests.chaos.inside import nodes as living_nodes
-from tests.e2e.workplace import Workplace
+from tests.e2e.workplace import Workplace, rehearsed_workplace
 from tests.environments.debian_image import VARIABLES
 from tests.environments.in_containers import ID, record
 from tests.environments.planted_images import link_torch, link_tree, plant_image
@@ -94,15 +94,11 @@ def rehearsed(
     tmp_path_factory: pytest.TempPathFactory, image_root: Path, torch_root: Path
 ) -> Iterator[Rehearsed]:
     """Three nodes with the images; nothing of them is left in the end."""
-    made = Workplace(tmp_path_factory.mktemp("containers"))
-    made.start(NODES, node_python=None)
     torch = ("PATH=/opt/torch/bin:/usr/bin:/bin", "PYTHONPATH=/opt/torch/lib")
-    try:
+    with rehearsed_workplace(tmp_path_factory.mktemp("containers"), NODES, None) as made:
         made.configure(STACK, nodeCount=NODES)
         made.fab("up", "--stack", STACK)
         yield Rehearsed(made, {ID: (image_root, VARIABLES), TORCH: (torch_root, torch)})
-    finally:
-        made.close()
 
 
 @pytest.mark.for_every_change

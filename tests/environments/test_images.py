@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.inside import Inside, nodes
-from tests.e2e.workplace import Ran, Workplace
+from tests.e2e.workplace import Ran, Workplace, rehearsed_workplace
 from tests.environments.debian_image import image_archive
 from tests.launch.conda_channel import Channel, rattler_wheel
 from tests.launch.wheels import make_wheel, uv_wheel
@@ -43,9 +43,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, images: Registry) -> Itera
     """Two bare nodes that trust the registry."""
     if shutil.which("ch-image") is None:
         pytest.skip("ch-image is not installed: make azurite installs it")
-    made = Workplace(tmp_path_factory.mktemp("images"))
-    try:
-        made.start(2, node_python=None)
+    with rehearsed_workplace(tmp_path_factory.mktemp("images"), 2, None) as made:
         made.configure("rehearsal", nodeCount=2)
         made.fab("up")
         folder = f"~/.config/containers/certs.d/{images.address}"
@@ -54,8 +52,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, images: Registry) -> Itera
         (made.own / "token").write_text(f"{USER}:{PASSWORD}\n")
         (made.own / "job.yml").write_text(JOB)
         yield made
-    finally:
-        made.close()
 
 
 def run(cluster: Workplace, *words: str, status: int = 0) -> Ran:

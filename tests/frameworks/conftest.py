@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.workplace import Workplace
+from tests.e2e.workplace import Workplace, rehearsed_workplace
 
 NODES = 4
 
@@ -14,11 +14,7 @@ NODES = 4
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
     """A workplace whose stack ``rehearsal`` is up; nothing of it is left in the end."""
-    made = Workplace(tmp_path_factory.mktemp("frameworks"))
-    made.start(NODES)
-    try:
+    with rehearsed_workplace(tmp_path_factory.mktemp("frameworks"), NODES) as made:
         made.configure("rehearsal", nodeCount=NODES)
         made.fab("up", "--stack", "rehearsal")
         yield made
-    finally:
-        made.close()

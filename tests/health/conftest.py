@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.workplace import Workplace
+from tests.e2e.workplace import Workplace, rehearsed_workplace
 
 NODES = 3
 
@@ -14,12 +14,8 @@ NODES = 3
 @pytest.fixture(scope="session")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
     """A workplace with a running rehearsal."""
-    made = Workplace(tmp_path_factory.mktemp("health"))
-    made.start(8)
-    try:
+    with rehearsed_workplace(tmp_path_factory.mktemp("health"), 8) as made:
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.workplace import Workplace
+from tests.e2e.workplace import Workplace, rehearsed_workplace
 
 NODES = 4
 METRICS_PORT = 9500
@@ -37,12 +37,8 @@ def figures(request: pytest.FixtureRequest) -> list[str]:
 @pytest.fixture(scope="session")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
     """A workplace with a running rehearsal."""
-    made = Workplace(tmp_path_factory.mktemp("see"))
-    made.start(2 * NODES + 2)
-    try:
+    with rehearsed_workplace(tmp_path_factory.mktemp("see"), 2 * NODES + 2) as made:
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture(scope="session")
