@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING
 from invoke.context import Context
 
 from infra.inventory import Inventory, Node
-from launch.data.data_inputs import find_source
-from launch.data.data_spec import BlobAddress, DataInput, DataKind, DataSource, Stage
-from launch.data.data_stores import Storage, choose_stage
-from launch.errors import InputError, InputErrors
+from launch.data.data_spec import DataSource
+from launch.data.data_stores import Storage
+from launch.errors import InputError
 from launch.launchers.registry import LAUNCHERS
 from launch.numbers import counted
-from launch.remote.base.records import UploadRecord
 from playbooks.cli.options import (
     HANG_HELP,
     HEALTH_HELP,
@@ -32,8 +30,9 @@ from playbooks.cli.options import (
     variables,
 )
 from playbooks.cli.task import command, open_from, seconds
-from playbooks.data.stack_storage import SAS_HELP, STAGE_HELP, read_stage, sas_flag, stage_flag, storage_of
-from playbooks.data.staging import Staging, pushed_path
+from playbooks.data.job_file_data import choose_job_stage, find_sources, find_uploads, input_places
+from playbooks.data.stack_storage import SAS_HELP, STAGE_HELP, sas_flag, storage_of
+from playbooks.data.staging import Staging
 from playbooks.jobs.job_options import ENVIRONMENT, environment_flag, found_environment, registries_flag
 from playbooks.jobs.submit import Handling, Identity, Load, hand_over, home_of, planned_as, source_text
 from playbooks.nodes.choose import choose_free_nodes, choose_nodes
@@ -237,7 +236,7 @@ def launch_options(
     in_storage |= any(isinstance(data, Data) and data.address is not None for data in job.inputs.values())
     in_storage |= bool(stage or job.own.stage)
     storage = storage_of(stack, inventory) if in_storage else Storage(None)
-    sources = _sources(job, storage, sas_flag(sas_file), _stage(job, stage, storage))
+    sources = find_sources(job, storage, sas_flag(sas_file), choose_job_stage(job, stage, storage))
     return LaunchOptions(flags, environment, storage, sources)
 
 
@@ -275,7 +274,8 @@ def _staged(
     identity, home, flags = Identity(), home_of(inventory.user), options.flags
     files = {entry.path for entry in load.code.entries}
     script = script_of(job.command)
-    places = _places(job, load, home, options.sources)
+    pushed = {path: one.id for path, one in load.data.items()}
+    places = input_places(job, pushed, home, options.sources)
     snapshot = load.code.id if load.code.entries else ""
 
     def make_with(paths: Mapping[str, str]) -> Made:
@@ -291,7 +291,7 @@ def _staged(
         )
 
     def plan_with(paths: Mapping[str, str]) -> JobPlan:
-        uploads = _uploads(job, identity.of(name_of(job, flags)), options.storage)
+        uploads = find_uploads(job, identity.of(name_of(job, flags)), options.storage)
         try:
             spec = make_with(paths).spec
             spec = dataclasses.replace(spec, uploads=uploads, upload_every_s=job.own.upload_every_s)
@@ -302,63 +302,6 @@ def _staged(
     staged = [one for name, one in options.sources.items() if name not in places]
     staging = Staging(staged, options.storage, plan_with)
     return staging, make_with(staging.placeholders)
-
-
-def _stage(job: JobFile, flag: str | None, storage: Storage) -> Stage | None:
-    """Return where the option, else the file, wants all data. Raise :class:`~launch.errors.InputError`."""
-    if flag is not None:
-        return stage_flag(flag, storage)
-    if job.own.stage is None:
-        return None
-    place = job.places["ranklift.stage"]
-    key = f"{place.where}: {place.key}"
-    return choose_stage(key, read_stage(key, job.own.stage), storage)
-
-
-def _sources(
-    job: JobFile, storage: Storage, signed: Sequence[BlobAddress], stage: Stage | None
-) -> dict[str, DataSource]:
-    """Return what nodes fetch for each input in storage; without ``stage``, what is to be mounted goes into
-    the shared folder, if there is one. Raise :class:`~launch.errors.InputError`."""
-    from launch.jobfile import Data
-
-    found, errors = {}, []
-    for name, data in job.inputs.items():
-        if not isinstance(data, Data) or data.address is None:
-            continue
-        place = job.places[f"inputs.{name}.path"]
-        kind: DataKind = "file" if data.type == "uri_file" else "folder"
-        chosen = stage or ("nfs" if data.mounted and storage.shared else "disk")
-        wanted = DataInput(kind, data.address, data.direct, f"{place.where}: {place.key}", chosen)
-        try:
-            if source := find_source(name, wanted, storage, signed):
-                found[name] = source
-        except InputError as error:
-            errors.append(error)
-    if errors:
-        raise errors[0] if len(errors) == 1 else InputErrors(errors)
-    return found
-
-
-def _uploads(job: JobFile, identifier: str, storage: Storage) -> tuple[UploadRecord, ...]:
-    """Return where the job's outputs go. Raise :class:`~launch.errors.InputError`."""
-    from launch.data.output_places import output_places, whole_place
-
-    places = {name: job.places[f"outputs.{name}.path"] for name, one in job.outputs.items() if one.address}
-    written = {
-        name: (one.address, f"{places[name].where}: {places[name].key}")
-        for name, one in job.outputs.items()
-        if one.address is not None
-    }
-    found = output_places(written, storage)
-    if job.own.upload:
-        place = job.places["ranklift.upload"]
-        found.append(whole_place(identifier, storage, f"{place.where}: {place.key}"))
-    if job.own.upload_every_s is not None and not found:
-        raise job.places["ranklift.upload_every"].wrong(
-            "has nothing to upload", "set ranklift.upload: true, or give an output a path in storage"
-        )
-    return tuple(found)
 
 
 def load_of(stack: Stack, job: JobFile) -> Load:
@@ -381,20 +324,3 @@ def load_of(stack: Stack, job: JobFile) -> Load:
             except InputError as error:
                 raise job.located(error, f"inputs.{name}.path") from None
     return Load(code, data)
-
-
-def _places(job: JobFile, load: Load, home: str, sources: Mapping[str, DataSource]) -> dict[str, str]:
-    """Return what stands for each data input that is known now: its path on the nodes, or its address."""
-    from launch.jobfile import Data
-
-    places = {}
-    for name, value in job.inputs.items():
-        if not isinstance(value, Data):
-            continue
-        if value.local is not None:
-            places[name] = pushed_path(home, load.data[value.local].id, value.local)
-        elif value.remote is not None:
-            places[name] = value.remote
-        elif value.direct:
-            places[name] = sources[name].address.url
-    return places
