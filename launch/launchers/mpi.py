@@ -20,7 +20,7 @@ class Mpi(Launcher):
     name = "mpi"
     task = "mpi"
     example = 'fab launch.mpi "train.py --epochs 5" --nodes 0-3 --nproc-per-node 8'
-    summary = """Pushes the code and runs it under mpirun.
+    summary = """Push the code and run it under mpirun.
 
 The exit status is the job's. Ctrl-C leaves the job running and prints how to follow and end it.
 """

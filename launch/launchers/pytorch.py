@@ -41,7 +41,7 @@ class PyTorch(Launcher):
     name = "pytorch"
     task = "torch"
     example = 'fab launch.torch "train.py --epochs 5" --nodes 0-3 --nproc-per-node 8 --torchrun'
-    summary = """Pushes the code and runs it as a PyTorch process group.
+    summary = """Push the code and run it as a PyTorch process group.
 
 Without --nproc-per-node there is one process on each node; a script that imports Lightning then starts
 the others itself. The exit status is the job's. Ctrl-C leaves the job running and prints how to follow and

@@ -38,7 +38,7 @@ class TensorFlow(Launcher):
     name = "tensorflow"
     task = "tensorflow"
     example = 'fab launch.tensorflow "train.py --epochs 5" --nodes 0-3'
-    summary = """Pushes the code and runs it as the tasks of a TensorFlow cluster, each with its TF_CONFIG.
+    summary = """Push the code and run it as the tasks of a TensorFlow cluster, each with its TF_CONFIG.
 
 The exit status is the job's. Ctrl-C leaves the job running and prints how to follow and end it.
 """

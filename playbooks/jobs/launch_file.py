@@ -113,7 +113,7 @@ def launch_file(  # noqa: PLR0913, PLR0917
     json: bool = False,
     dry_run: bool = False,
 ) -> None:
-    """Launches the command job that an Azure ML job file describes.
+    """Launch the command job that an Azure ML job file describes.
 
     The exit status is the job's. Ctrl-C leaves the job running and prints how to follow and end it.
     """

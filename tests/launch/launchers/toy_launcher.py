@@ -16,7 +16,7 @@ class Toy(Launcher):
     name = "toy"
     task = "toy"
     example = 'fab launch.toy "train.py" --nodes 0-3'
-    summary = "Pushes the code and runs it as a toy."
+    summary = "Push the code and run it as a toy."
     options = (COUNT, Option("loud", "whether ranks are loud", False), Option("word", "what they are told"))
     variables = ("TOY_LEADER",)
 
