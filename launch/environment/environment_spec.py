@@ -21,7 +21,7 @@ class PythonEnvironment:
     requirements: str = ""
     """pip's requirements, one a line, without comments; files that they include are inlined."""
     constraints: str = ""
-    """Likewise, the lines of constraint files."""
+    """The lines of pip's constraint files, without comments."""
     python: str = ""
     """The wanted version, such as ``3.10``; empty for the node's own python3."""
     conda: str = ""

@@ -65,7 +65,7 @@ class JobPlan:
     defaults: dict[str, str]
     """For every rank, giving way to the user's variables."""
     files: dict[str, str]
-    """Likewise, on nodes where the file exists."""
+    """Paths for every rank on nodes where the file exists, giving way to the user's variables."""
     capability: str
     """Compute capability of the nodes' GPUs; empty without GPUs of NVIDIA, and where it is unknown."""
     infiniband: bool
@@ -75,7 +75,7 @@ class JobPlan:
     probe: ProbeOrder
     """Whether the way between them is proven."""
     paths: dict[str, str]
-    """Likewise, ``~`` being the node's home folder."""
+    """Paths for every rank, ``~`` being the node's home folder."""
     hostfile: str
     machinefile: str
     mpirun: dict[str, CommandLine]

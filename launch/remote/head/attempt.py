@@ -61,7 +61,7 @@ _OUTPUT = (frames.OUT, frames.NOTE, frames.TAIL, frames.BEAT, frames.SAMPLE)
 
 
 class Attempt:
-    """Launches once what is ordered."""
+    """One launch of the ordered job on its nodes."""
 
     def __init__(self, order: LaunchOrder, job_state: JobState) -> None:
         plan = order.plan

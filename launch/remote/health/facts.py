@@ -26,9 +26,9 @@ class Facts:
     promise: Promise
     pci_gpus: tuple[PciGpu, ...] = ()
     driver: Driver | None = None
-    """None where there is nothing to ask NVIDIA's driver about."""
+    """None where no GPU of NVIDIA is there or promised."""
     kernel_log: KernelLog | None = None
-    """Likewise."""
+    """None where no GPU of NVIDIA is there or promised: the log is read for the errors of its driver."""
     ports: tuple[Port, ...] = ()
     growth: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """By port, how much its counters grew within :data:`launch.remote.health.readings.PERIOD_S`."""
