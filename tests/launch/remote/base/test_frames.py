@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -71,3 +74,59 @@ def test_a_channel_may_take_shorter_frames_only() -> None:
     assert decoder.feed(frames.frame(frames.OUT, bytes(10))) == [(frames.OUT, bytes(10))]
     with pytest.raises(frames.ProtocolError, match="a frame of 11 bytes"):
         decoder.feed(frames.HEADER.pack(frames.OUT, 11))
+
+
+class TestAChannel:
+    """What supervisor and runner share: neither ever waits for the other."""
+
+    @pytest.fixture
+    def ends(self) -> Iterator[tuple[frames.FrameChannel, int, int]]:
+        """A channel, and at its other side what to read from and what to write to."""
+        reading, to_channel = os.pipe()
+        from_channel, writing = os.pipe()
+        yield frames.FrameChannel(reading, writing, 1000), from_channel, to_channel
+        for fd in (reading, writing, from_channel, to_channel):
+            with suppress(OSError):
+                os.close(fd)
+
+    def test_what_the_other_side_does_not_take_yet_waits(
+        self, ends: tuple[frames.FrameChannel, int, int]
+    ) -> None:
+        channel, far, _ = ends
+        channel.send_payload(frames.OUT, b"x" * 1_000_000)
+        waiting = channel.unsent
+        assert 0 < waiting < 1_000_000
+        read = 0
+        while channel.unsent:
+            read += len(os.read(far, 65536))
+            channel.flush()
+        assert read + len(os.read(far, 1_000_000)) == 1_000_005
+
+    def test_frames_come_whole_and_the_end_is_seen(self, ends: tuple[frames.FrameChannel, int, int]) -> None:
+        channel, _, far = ends
+        assert channel.receive() == []
+        os.write(far, frames.frame(frames.STOP, b"ab")[:6])
+        assert (channel.receive(), channel.received) == ([], 6)
+        os.write(far, b"b" + frames.frame(frames.BEAT))
+        assert channel.receive() == [(frames.STOP, b"ab"), (frames.BEAT, b"")]
+        os.close(far)
+        assert channel.is_open
+        assert (channel.receive(), channel.is_open) == ([], False)
+
+    def test_a_frame_longer_than_any_is_refused(self, ends: tuple[frames.FrameChannel, int, int]) -> None:
+        channel, _, far = ends
+        os.write(far, frames.HEADER.pack(frames.OUT, 1001))
+        with pytest.raises(frames.ProtocolError, match="a frame of 1001 bytes"):
+            channel.receive()
+
+    def test_what_nobody_can_get_is_dropped_and_what_has_come_is_still_read(
+        self, ends: tuple[frames.FrameChannel, int, int]
+    ) -> None:
+        channel, reader, far = ends
+        os.write(far, frames.frame(frames.EXIT, b"last"))
+        os.close(reader)
+        channel.send(frames.BEAT)
+        assert (channel.is_cut, channel.is_open, channel.unsent) == (True, True, 0)
+        channel.send(frames.BEAT)
+        assert channel.unsent == 0
+        assert channel.receive() == [(frames.EXIT, b"last")]
