@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -201,10 +200,6 @@ class JobPlan:
         """:meth:`as_dict` as ``--dry-run`` prints it and a collect brings it: without the values of the
         user's variables."""
         return without_values(self.as_dict())
-
-    def to_json(self) -> str:
-        """:meth:`as_dict` as text."""
-        return json.dumps(self.as_dict(), indent=2, ensure_ascii=False)
 
 
 def job_id(name: str, now: datetime, random: Callable[[int], str] = secrets.token_hex) -> str:

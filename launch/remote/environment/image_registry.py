@@ -65,7 +65,6 @@ class Blob:
 
     digest: str
     bytes: int
-    media_type: str
 
 
 @dataclass(frozen=True)
@@ -134,7 +133,7 @@ class Registry:
             digest, document = self._manifest(self._choose(document["manifests"], wanted_architecture))
         try:
             config, *layers = (
-                Blob(entry["digest"], int(entry["size"]), entry.get("mediaType", ""))
+                Blob(entry["digest"], int(entry["size"]))
                 for entry in (document["config"], *document["layers"])
             )
         except (KeyError, TypeError, ValueError):

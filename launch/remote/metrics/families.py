@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["FAMILIES", "NAMES", "Family"]
+__all__ = ["FAMILIES", "Family"]
 
 
 @dataclass(frozen=True)
@@ -114,4 +114,3 @@ FAMILIES = (
     Family("ranklift_monitor_last_sent_timestamp_seconds", "Unix time of the last samples that it took."),
 )
 """In the order in which they are written."""
-NAMES = frozenset(family.name for family in FAMILIES)

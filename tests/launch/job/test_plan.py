@@ -57,7 +57,8 @@ SPECS = {
 
 @pytest.mark.parametrize("kind", SPECS)
 def test_the_whole_plan(kind: str) -> None:
-    golden(f"plan-{kind}.json", made(SPECS[kind]).to_json() + "\n")
+    text = json.dumps(made(SPECS[kind]).as_dict(), indent=2, ensure_ascii=False)
+    golden(f"plan-{kind}.json", text + "\n")
 
 
 @pytest.mark.parametrize("kind", SPECS)

@@ -83,7 +83,7 @@ def run(home: Path, spec: JobSpec, *, locale: str = "C.UTF-8") -> list[bytes]:
     """What each rank of a node writes; the runner gets what a supervisor would send it."""
     spec = replace(spec, health="off")  # this machine has none of the size's GPUs
     planned = plan(spec, NODES, size="Standard_NC24rs_v3", remote="hash")
-    result = json.loads(planned.to_json())
+    result = json.loads(json.dumps(planned.as_dict()))
     with subprocess.Popen(
         [sys.executable, "-I", "-S", str(RUNNER), "node"],
         env={"HOME": str(home), "PATH": os.environ["PATH"], "LC_ALL": locale},
@@ -171,7 +171,7 @@ def test_a_shell_line_is_bashs_byte_for_byte(home: Path, line: str) -> None:
     spec = JobSpec("t", "pytorch", (line or " x",), shell=True) if line.strip() else None
     if spec is None:
         return
-    result = json.loads(plan(spec, NODES, size="x", remote="hash").to_json())
+    result = json.loads(json.dumps(plan(spec, NODES, size="x", remote="hash").as_dict()))
     sent = frames.unpack(frames.pack(runner_spec(result, 0, None, 6105, [0])))
     env = rank_env.environment(sent, sent["ranks"][0], {"HOME": str(home)})
     assert rank_env.expand(sent["argv"], sent["expand"], env) == ["bash", "-c", line]

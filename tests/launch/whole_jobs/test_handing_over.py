@@ -69,7 +69,7 @@ def test_a_head_that_dies_between_the_plan_and_the_supervisor_leaves_nothing_to_
     made = nodes.plan(shell("true"))
     folder = home / "jobs" / made.id
     folder.mkdir(parents=True)
-    (folder / "job.json").write_text(made.to_json())
+    (folder / "job.json").write_text(json.dumps(made.as_dict()))
     assert nodes.jobs() == []
     again = nodes.run(shell("true"))[0]
     assert again.state == "SUCCEEDED"

@@ -20,7 +20,6 @@ __all__ = ["Condarc", "parse_condarc", "read_condarc"]
 _FOLDERS = ("/etc/conda", "/var/lib/conda", "{root}", "~/.config/conda", "~/.conda")
 _SCALARS = ("channel_alias", "channel_priority")
 _LISTS = ("channels", "default_channels")
-_MAPPINGS = ("custom_channels", "custom_multichannels")
 _ELSEWHERE = (
     *("allowlist_channels", "whitelist_channels", "denylist_channels", "migrated_channel_aliases"),
     *("migrated_custom_channels", "proxy_servers", "ssl_verify", "client_ssl_cert", "offline", "subdir"),

@@ -6,9 +6,10 @@ import json
 import os
 import re
 
-from launch.remote.metrics.families import FAMILIES, NAMES
+from launch.remote.metrics.families import FAMILIES
 from tests.launch.remote.metrics.dashboard import DASHBOARD, make_dashboard, metrics_of, queries
 
+NAMES = {family.name for family in FAMILIES}
 NOT_SHOWN = {
     "ranklift_cluster_info",
     "ranklift_job_created_timestamp_seconds",
