@@ -14,7 +14,6 @@ from launch.environment.environment_request import planned_record
 from launch.errors import InputError
 from launch.job.placement import NodePlan, place
 from launch.job.rank_env import EXPANDED, job_environment, job_paths
-from launch.job.runtime import RUNTIMES
 from launch.job.spec import JobNode, JobSpec
 from launch.launchers.base import Launcher, RankPlan
 from launch.launchers.mpi import Mpi
@@ -232,7 +231,7 @@ def plan(
     if not nodes:
         remedy = "choose some with --nodes, or run `fab up`"
         raise InputError("nodes", None, "no nodes to run on", remedy)
-    argv = RUNTIMES[spec.runtime].argv(spec)
+    argv = _rank_argv(spec)
     if files is not None:
         _check_script(argv, files)
     identifier = job_id(spec.name, now or datetime.now(), random)
@@ -293,6 +292,16 @@ def _probe_order(spec: JobSpec, promise: Promise, nodes: int, *, rehearsed: bool
     elif without:
         mode = "ranks"
     return {"mode": mode, "rehearsal": int(rehearsed)}
+
+
+def _rank_argv(spec: JobSpec) -> tuple[str, ...]:
+    """Return what each rank runs: the command, under the interpreter for its first word's ending."""
+    first = spec.command[0]
+    if spec.shell:
+        return ("bash", "-c", first)
+    if first.endswith(".py"):
+        return ("python" if python_folder(spec.python) else spec.python, "-u", *spec.command)
+    return ("bash", *spec.command) if first.endswith(".sh") else spec.command
 
 
 def _without_infiniband(spec: JobSpec) -> str:

@@ -13,7 +13,6 @@ from launch.durations import LONGEST_S
 from launch.environment.environment_spec import Environment, PythonEnvironment
 from launch.errors import InputError
 from launch.job.metrics import check_metrics
-from launch.job.runtime import RUNTIMES
 from launch.launchers.base import JobNode, either, wrong
 from launch.launchers.registry import LAUNCHERS, launcher_of
 from launch.numbers import MOST
@@ -111,8 +110,6 @@ class JobSpec:
     PATH. A path whose last part begins with ``python`` or ``pypy`` is a command."""
     environment: Environment | None = None
     """What the ranks run in, which the head makes once; None for the nodes with what they have."""
-    runtime: str = "bare"
-    """What each rank is started in: a name in :data:`launch.job.runtime.RUNTIMES`."""
     requires: tuple[str, ...] = ()
     """Modules that this Python must have on every node before any rank starts."""
     shm_bytes: int | None = None
@@ -228,8 +225,6 @@ class JobSpec:
         if isinstance(self.environment, PythonEnvironment) and self.python != "python3":
             problem = f"cannot be combined with {self.environment.title}, which makes a Python of its own"
             raise wrong(self, "python", problem, "give one of the two")
-        if self.runtime not in RUNTIMES:
-            raise wrong(self, "runtime", "is not a runtime", f"use {either(RUNTIMES)}")
         if self.health not in get_args(HealthMode):
             raise wrong(self, "health", "is not a mode", f"use {either(get_args(HealthMode))}")
         for module in self.requires:
