@@ -15,7 +15,7 @@ from launch.numbers import counted
 from launch.remote.base.health_records import HealthMode
 from playbooks.cli.options import processes_flag, variables
 from playbooks.cli.task import seconds
-from playbooks.jobs.submit import Handling, source_text
+from playbooks.jobs.submit import source_text
 
 if TYPE_CHECKING:
     from launch.environment.environment_spec import Environment
@@ -41,17 +41,13 @@ _ONE = ("requirements", "conda", "image", "environment")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The options of one command line."""
+    """A command line and its options, as far as the job's spec depends on them."""
 
     line: str
-    nodes: str | None
-    stack: str | None
     env: Sequence[str]
-    source: str | None
     name: str | None
     python: str
     timeout: str | None
-    handling: Handling
     max_restarts: int = 0
     health: HealthMode | None = None
     grace: str | None = None

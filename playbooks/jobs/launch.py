@@ -128,35 +128,32 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
     }
     launcher.check_options(options)
     stack, source = open_from(context, given["stack"]), source_folder(given["source"])
+    dry_run = given["dry_run"]
+    handling = Handling(
+        given["detach"],
+        given["json"],
+        dry_run,
+        given["cancel_on_interrupt"],
+        registries_flag(given["registry_token"]),
+    )
     request = Request(
         line,
-        given["nodes"],
-        given["stack"],
-        given["env"] or (),
-        given["source"],
-        given["name"],
-        given["python"],
-        given["timeout"],
-        Handling(
-            given["detach"],
-            given["json"],
-            given["dry_run"],
-            given["cancel_on_interrupt"],
-            registries_flag(given["registry_token"]),
-        ),
-        restarts_flag(given["max_restarts"]) or 0,
-        health_flag(given["health"]),
-        given["grace"],
-        found_environment(environment_flag(given), given, [source, Path.cwd(), stack.project]),
-        options,
-        probe_flag(given["probe"], given["no_probe"]),
-        metrics_flag(given["metric"] or ()),
-        given["hang_after"],
+        env=given["env"] or (),
+        name=given["name"],
+        python=given["python"],
+        timeout=given["timeout"],
+        max_restarts=restarts_flag(given["max_restarts"]) or 0,
+        health=health_flag(given["health"]),
+        grace=given["grace"],
+        environment=found_environment(environment_flag(given), given, [source, Path.cwd(), stack.project]),
+        options=options,
+        probe=probe_flag(given["probe"], given["no_probe"]),
+        metrics=metrics_flag(given["metric"] or ()),
+        hang_after=given["hang_after"],
     )
     on_unhealthy = on_unhealthy_flag(given["on_unhealthy"])
     inventory = stack.saved()
-    dry_run = request.handling.dry_run
-    nodes, chosen = choose_free_nodes(stack, inventory, request.nodes, dry_run=dry_run)
+    nodes, chosen = choose_free_nodes(stack, inventory, given["nodes"], dry_run=dry_run)
     snapshot = plan_snapshot(source, stack.hashes_of(source), key_numbers(stack))
     files = {entry.path for entry in snapshot.entries}
     home, identity = home_of(inventory.user), Identity()
@@ -182,4 +179,4 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
         chosen, planned = [*chosen, *more], staging.first_plan()
     _, notices = spec_with(staging.placeholders)
     load = Load(snapshot, data, staging)
-    hand_over(stack, inventory, nodes, planned, load, request.handling, [*chosen, *notices])
+    hand_over(stack, inventory, nodes, planned, load, handling, [*chosen, *notices])

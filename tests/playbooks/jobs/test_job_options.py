@@ -14,7 +14,6 @@ from launch.errors import InputError
 from launch.job.spec import JobSpec
 from launch.launchers.registry import LAUNCHERS
 from playbooks.jobs.job_options import Request, job_spec
-from playbooks.jobs.submit import Handling
 
 NODES = [Node(f"node{n:06x}", n, f"10.0.0.{n + 4}", "127.0.0.1", 50000 + n, 8, "running") for n in range(3)]
 
@@ -38,8 +37,7 @@ def spec(
     code: Path, line: str, kind: Chosen, *, nodes: Sequence[Node] = NODES, **request: Any
 ) -> tuple[JobSpec, tuple[str, ...]]:
     fields: dict[str, Any] = {
-        **dict.fromkeys(("nodes", "stack", "source", "name", "timeout")),
-        **{"env": (), "python": "python3", "handling": Handling(detach=False, json=False, dry_run=True)},
+        **{"env": (), "name": None, "python": "python3", "timeout": None},
         **request,
     }
     name, options = kind
