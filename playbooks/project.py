@@ -98,6 +98,11 @@ class Stack:
         return self.folder / "check.json"
 
     @property
+    def node_price(self) -> Path:
+        """The file of the nodes' list price, as the last update found it."""
+        return self.folder / "price.json"
+
+    @property
     def check_lock(self) -> Path:
         """The file that ``fab check --deep`` locks while it measures."""
         return self.folder / "check.lock"
@@ -173,6 +178,7 @@ class Stack:
         shutil.rmtree(self.jobs, ignore_errors=True)
         self.lock_note.unlink(missing_ok=True)
         self.last_check.unlink(missing_ok=True)
+        self.node_price.unlink(missing_ok=True)
         self.check_lock.unlink(missing_ok=True)
         for remembered in (*self.folder.glob("hashes*.json"), *self.folder.glob("push-*.json")):
             remembered.unlink(missing_ok=True)

@@ -21,6 +21,7 @@ ARROWS: dict[str, set[str]] = {
     "fabfile": {"playbooks"},
     "playbooks": {
         *("launch", "launch.launchers", "launch.remote.environment.request", "infra.arm", "infra.inventory"),
+        *("infra.json_records", "launch.remote.base"),
         *_REHEARSAL,
         *(
             "playbooks.check",
@@ -183,6 +184,7 @@ ARROWS: dict[str, set[str]] = {
             "launch.client",
             "launch.remote.base",
             "launch.remote.head.query",
+            "launch.remote.metrics.job_cost",
             "launch.remote.sample",
         ),
     },

@@ -79,6 +79,15 @@ class Plan:
         """USD per hour at the configured priority."""
         return self.spot_per_hour if self.spot else self.regular_per_hour
 
+    @property
+    def node_per_hour(self) -> float | None:
+        """USD per hour of one node at the configured priority; ``None``: unknown."""
+        for cost in self.costs:
+            if cost.part.what == NODE:
+                usd = cost.spot if self.spot else cost.regular
+                return None if usd is None else round(usd / cost.part.count, 6)
+        return None
+
     def check(self) -> None:
         """Raise :class:`NotGranted` if there are refusals."""
         if self.refusals:

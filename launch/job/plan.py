@@ -30,6 +30,7 @@ from launch.remote.base.records import (
     DataRecord,
     EnvironmentRecord,
     Plan,
+    PlannedPrice,
     ShownPlan,
 )
 from launch.remote.base.tf_config import FIRST_PORT
@@ -88,6 +89,8 @@ class JobPlan:
     """What was brought to the nodes before the job, in seconds since it is submitted."""
     py_spy: str = ""
     """Path below the nodes' home folder of the program that reads Python's stacks; empty without one."""
+    node_price: PlannedPrice | None = None
+    """List price of each node, by which the head knows the job's cost; None where it is unknown."""
 
     @property
     def python(self) -> str:
@@ -174,6 +177,7 @@ class JobPlan:
             "hang_after_s": spec.hang_after_s,
             "py_spy": self.py_spy,
             "min_nodes": spec.min_nodes,
+            "node_price": self.node_price,
             "hostfile": self.hostfile,
             "metrics": dict(spec.metrics),
             "machinefile": self.machinefile,

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 from launch.durations import span as duration
 from launch.numbers import counted
+from launch.remote.metrics.job_cost import node_cost
 from launch.report.facts import JobFacts
 
 __all__ = ["NodePrice", "cost_text"]
-
-_HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +35,6 @@ def cost_text(facts: JobFacts, price: NodePrice) -> str:
     what = f"{counted(len(state.nodes), 'node')}{size} for {duration(seconds)}"
     if price.per_hour is None:
         return f"unknown: {price.unknown}; it had {what}"
-    total = price.per_hour * len(state.nodes) * seconds / _HOUR_S
+    total = node_cost(price.per_hour, len(state.nodes), 0.0, seconds)
     each = f"{price.per_hour:,.2f} USD an hour each, the {price.kind} list price"
     return f"{total:,.2f} USD: {what} at {each}; without disks, network and storage"

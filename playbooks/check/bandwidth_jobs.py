@@ -103,6 +103,7 @@ class BandwidthJobs:
     def _measure(self, number: int, group: Group) -> Measurement:
         from launch.code.push import push
         from launch.code.snapshot import EMPTY
+        from playbooks.node_price import saved_price
 
         nodes = [self._nodes[name] for name in group]
         host = self._cluster.host(nodes[0])
@@ -110,7 +111,8 @@ class BandwidthJobs:
         spec = dataclasses.replace(
             spec, name=JOB_NAME.format(round=self._rounds, group=number)
         )  # ids differ in a round
-        planned = planned_as(Identity(), spec, self._inventory.size, nodes)
+        price = saved_price(self._stack, self._inventory)
+        planned = planned_as(Identity(), spec, self._inventory.size, nodes, price=price)
         try:
             return self._run(planned, group)
         except NotPushed:

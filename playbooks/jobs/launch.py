@@ -119,6 +119,7 @@ def launch_task(launcher: Launcher) -> Task[Any]:
 
 def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, Any]) -> None:
     from launch.code.snapshot import plan_data, plan_snapshot
+    from playbooks.node_price import saved_price
 
     options = {
         option.name: value
@@ -157,6 +158,7 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
     snapshot = plan_snapshot(source, stack.hashes_of(source), key_numbers(stack))
     files = {entry.path for entry in snapshot.entries}
     home, identity = home_of(inventory.user), Identity()
+    price = saved_price(stack, inventory)
     signed = sas_flag(given["sas_file"])
     found = read_inputs(stack, inventory, given["input"] or (), signed, source, given["stage"])
     data = {path: plan_data(path, stack.hashes_of(path), key_numbers(stack)) for path in found.local.values()}
@@ -169,7 +171,7 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
 
     def plan_with(paths: Mapping[str, str]) -> JobPlan:
         spec, size = spec_with(paths)[0], inventory.size
-        return planned_as(identity, spec, size, nodes, files, rehearsed=stack.is_rehearsed)
+        return planned_as(identity, spec, size, nodes, files, rehearsed=stack.is_rehearsed, price=price)
 
     staging = Staging(found.sources, found.storage, plan_with)
     planned = staging.first_plan()

@@ -270,6 +270,7 @@ def _staged(
     """Return what plans the job on ``nodes``, and the job as it is before its data is there. Raise
     :class:`~launch.errors.InputError` for a job with a mistake."""
     from launch.jobfile import Pushed, located, make, name_of, script_of
+    from playbooks.node_price import saved_price
 
     identity, home, flags = Identity(), home_of(inventory.user), options.flags
     files = {entry.path for entry in load.code.entries}
@@ -277,6 +278,7 @@ def _staged(
     pushed = {path: one.id for path, one in load.data.items()}
     places = input_places(job, pushed, home, options.sources)
     snapshot = load.code.id if load.code.entries else ""
+    price = saved_price(stack, inventory)
 
     def make_with(paths: Mapping[str, str]) -> Made:
         return make(
@@ -295,7 +297,9 @@ def _staged(
         try:
             spec = make_with(paths).spec
             spec = dataclasses.replace(spec, uploads=uploads, upload_every_s=job.own.upload_every_s)
-            return planned_as(identity, spec, inventory.size, nodes, rehearsed=stack.is_rehearsed)
+            return planned_as(
+                identity, spec, inventory.size, nodes, rehearsed=stack.is_rehearsed, price=price
+            )
         except InputError as error:
             raise located(job, flags, error) from None
 

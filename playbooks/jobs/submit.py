@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from launch.job.plan import JobPlan
     from launch.job.spec import JobSpec
     from launch.job.stages import Stages
+    from launch.remote.base.records import PlannedPrice
 
 __all__ = ["Handling", "Identity", "Load", "hand_over", "home_of", "planned_as", "source_text"]
 
@@ -135,9 +136,10 @@ def planned_as(
     files: Collection[str] | None = None,
     *,
     rehearsed: bool = False,
+    price: PlannedPrice | None = None,
 ) -> JobPlan:
-    """Return the job's plan on these nodes, which may be ``rehearsed``; with ``files``, its script has to be
-    one of them."""
+    """Return the job's plan on these nodes, which may be ``rehearsed`` and have a ``price`` each; with
+    ``files``, its script has to be one of them."""
     from launch.code.node_code import remote_id
     from launch.job.plan import plan
     from launch.job.spec import JobNode
@@ -152,6 +154,7 @@ def planned_as(
         now=identity.now,
         random=identity.random,
     )
+    planned = replace(planned, node_price=price)
     if spec.hang_after_s is None:
         return planned
     from launch.code.stack_tool import py_spy_path

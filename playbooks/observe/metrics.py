@@ -36,7 +36,7 @@ def metrics(context: Context, stack: str | None = None, port: str = str(_PORT), 
 
     They come from the jobs' heads over ssh whenever they are read, at most every 5 s, and are served at
     http://127.0.0.1:PORT/metrics alone. The cost so far is an estimate by list prices. With
-    ranklift:metricsPort the nodes serve the same inside the virtual network, without the cost.
+    ranklift:metricsPort the nodes serve the same inside the virtual network, without the cluster's cost.
     """
     chosen = open_from(context, stack)
     remedy = f"give a port from {_FIRST_PORT} to {_LAST_PORT}"

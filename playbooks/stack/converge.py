@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from infra.inventory import Inventory, Node
 from infra.scale_plan import Drift, Use, choose_leaving
@@ -16,6 +17,7 @@ from launch.numbers import counted
 from playbooks.cli import output
 from playbooks.cli.merged_output import grouped
 from playbooks.cli.task import seconds_left
+from playbooks.node_price import save_price
 from playbooks.nodes import vm_ops
 from playbooks.nodes.busy import uses
 from playbooks.project import Stack
@@ -28,6 +30,9 @@ from playbooks.stack.losses import name_jobs
 from playbooks.stack.preflight import check_image, check_plan
 from playbooks.stack.removal import holder_name, kept_free
 from playbooks.stack.teardown import prepared_replacement
+
+if TYPE_CHECKING:
+    from infra.preflight.decide import Plan
 
 __all__ = ["build", "leaving", "present", "report_records", "shrink", "under_lock", "wanted_of"]
 
@@ -141,10 +146,11 @@ def build(
     number. Raises :class:`~launch.errors.RankliftError`; a repeated call continues from there.
     """
     is_new = there is None and not stack.exists()
+    planned: Plan | None = None
     if there is None:
         if not is_new:
             recover(stack)
-        check_plan(stack)
+        planned = check_plan(stack)
     count = wanted_of(stack) if wanted is None else wanted
     command = "fab up" if wanted is None else f"fab scale {wanted}"
     again = f"{command} --stack {stack.name}"
@@ -185,6 +191,13 @@ def build(
                 there = replace(there, nodes=())  # in a new scale set, instance ids start at 0
             settled = settle(stack, error, there, count or 0, deadline, again)
             raise (error if settled is None else settled) from None
+    if planned is not None:
+        _keep_price(stack, planned)
+
+
+def _keep_price(stack: Stack, plan: Plan) -> None:
+    """Keep the nodes' price for the jobs that are launched on them."""
+    save_price(stack, plan.size, plan.location, plan.node_per_hour, spot=plan.spot)
 
 
 def _may_have_jobs(stack: Stack, wanted: int) -> bool:

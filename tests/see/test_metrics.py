@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import urllib.request
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,25 @@ def test_a_running_job_is_in_the_metrics_that_promtool_accepts(cluster: Workplac
         assert len(steps) == 2 * NODES
 
 
+def test_the_cost_of_a_job_is_the_same_on_its_head_and_here(cluster: Workplace) -> None:
+    script = "import time; time.sleep(2)"
+    with running_job(cluster, "--nproc-per-node", "1", script=script, state="SUCCEEDED") as job:
+        state = cluster.fab("job", job, "--json").json()["state"]
+    started, ended = (datetime.fromisoformat(state[name]) for name in ("started", "ended"))
+    price = cluster.fab("plan", "--json").json()["costs"][0]["regular"] / NODES
+    nodes = {node["name"]: node["private_ip"] for node in cluster.fab("status", "--json").json()}
+    url = f"http://{nodes['node000000']}:{METRICS_PORT}/metrics"
+    (cost,) = costs_of(job, cluster.fab("metrics", "--once").out)
+    assert costs_of(job, on_node(cluster, "node000000", "page.py", url)) == [cost]
+    assert cost == pytest.approx(price * NODES * (ended - started).total_seconds() / 3600, rel=1e-4)
+
+
+def costs_of(job: str, text: str) -> list[float]:
+    """What a text of metrics has as the job's cost."""
+    start = f'ranklift_job_cost_usd{{job_id="{job}"}} '
+    return [float(line.removeprefix(start)) for line in text.splitlines() if line.startswith(start)]
+
+
 def test_a_prometheus_in_the_network_scrapes_every_node_and_answers(cluster: Workplace) -> None:
     nodes = cluster.fab("status", "--json").json()
     targets = ",".join(f"{node['private_ip']}:{METRICS_PORT}" for node in nodes)
@@ -101,9 +121,9 @@ def test_a_prometheus_in_the_network_scrapes_every_node_and_answers(cluster: Wor
 
 
 def expected_panels(job: str) -> list[str]:
-    """The dashboard's queries that nodes answer: `fab metrics` alone has the cost and silent nodes, and these
-    GPUs' clocks are not held down."""
-    missing = ("_usd", "_cluster_node", "_gpu_clock_events")
+    """The dashboard's queries that nodes answer: `fab metrics` alone has the cluster's cost and silent nodes,
+    and these GPUs' clocks are not held down."""
+    missing = ("_cluster_cost", "_cluster_price", "_cluster_node", "_gpu_clock_events")
     found = (query.replace("$job", job) for query in queries(json.loads(DASHBOARD.read_text())))
     return [query for query in found if not any(name in query for name in missing)]
 

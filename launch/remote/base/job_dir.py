@@ -161,6 +161,7 @@ def first_state(job: str, plan: Plan, created: float, supervisor: Process | None
         "place": None,
         "waits_for": [],
         "supervisor": supervisor,
+        "node_price": plan.get("node_price"),
     }
 
 

@@ -72,6 +72,16 @@ class PlannedNode(TypedDict):
     ranks: list[PlannedRank]
 
 
+class PlannedPrice(TypedDict):
+    """List price of each node of a job, as known on the operator's machine at the launch."""
+
+    per_hour: float
+    currency: Literal["USD"]
+    kind: Literal["regular", "spot"]
+    source: str
+    """The price list, and the day on which it was read."""
+
+
 class CommandLine(TypedDict):
     """An mpirun command line and the variables it needs."""
 
@@ -201,6 +211,8 @@ class _Plan(ForRanks):
     mpirun: dict[str, CommandLine]
     """By MPI."""
     nodes: list[PlannedNode]
+    node_price: PlannedPrice | None
+    """None where no price is known; missing in plans of older code."""
 
 
 class Plan(_Plan):
@@ -278,6 +290,8 @@ class State(_Passing):
     place: int | None
     waits_for: list[str]
     supervisor: Process | None
+    node_price: PlannedPrice | None
+    """The plan's; missing in states of older code."""
 
 
 class StateEvent(Timed):

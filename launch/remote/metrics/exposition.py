@@ -177,6 +177,7 @@ def _add_job(found: _Samples, job: JobMetrics) -> None:
     found.add("job_started_timestamp_seconds", job["started"], name)
     found.add("job_ended_timestamp_seconds", job["ended"], name)
     found.add("job_exit_status", job["exit_status"], name)
+    found.add("job_cost_usd", job.get("cost_usd"), name)
 
 
 def _add_node(found: _Samples, name: str, node: LiveNode, age: float) -> None:

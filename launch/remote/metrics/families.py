@@ -53,6 +53,11 @@ FAMILIES = (
     Family("ranklift_job_ended_timestamp_seconds", "Unix time of the job's end.", _JOB),
     Family("ranklift_job_exit_status", "Exit status of the job that has ended.", _JOB),
     Family(
+        "ranklift_job_cost_usd",
+        "List price of the job's nodes since its start, in USD; without disks, network and storage.",
+        _JOB,
+    ),
+    Family(
         "ranklift_node_sample_age_seconds",
         "Age of the node's newest sample; older than 15 s are left out.",
         _NODE,

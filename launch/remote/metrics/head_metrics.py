@@ -14,6 +14,7 @@ import stat
 from contextlib import suppress
 
 from launch.remote.agent.activity import is_alive
+from launch.remote.metrics.job_cost import job_cost
 from launch.remote.sample.stored_samples import LIVE
 
 TYPE_CHECKING = False
@@ -43,7 +44,7 @@ def head_metrics(folder: str, now: float) -> HeadMetrics:
     jobs = []
     for name in sorted({*_queued(folder), *_recent(f"{folder}/jobs", now)}):
         with suppress(ValueError):
-            job = _job(f"{folder}/jobs/{name}", name)
+            job = _job(f"{folder}/jobs/{name}", name, now)
             if job["ended"] is None or job["ended"] > now - ENDED_S:
                 jobs.append(job)
     return {"now": now, "jobs": jobs}
@@ -72,7 +73,7 @@ def _recent(jobs: str, now: float) -> list[str]:
     return [name for _, name in sorted(changed, reverse=True)[:_MOST_ENDED]]
 
 
-def _job(folder: str, name: str) -> JobMetrics:
+def _job(folder: str, name: str, now: float) -> JobMetrics:
     """Return one job. Raise ValueError for a state.json that is missing or odd."""
     raw = _record(_read(f"{folder}/state.json", _STATE_BYTES))
     state = raw.get("state")
@@ -86,18 +87,20 @@ def _job(folder: str, name: str) -> JobMetrics:
         with suppress(ValueError):
             samples = _record(_read(f"{folder}/{LIVE}", _SAMPLES_BYTES))
     nodes, status, created = raw.get("nodes"), raw.get("exit_status"), _time(raw.get("created"))
+    started, count = _time(raw.get("started")), len(nodes) if isinstance(nodes, list) else 0
     return {
         "job": name,
         "name": str(raw.get("name", "")),
         "kind": str(raw.get("kind", "")),
         "state": state,
         "created": 0.0 if created is None else created,
-        "started": _time(raw.get("started")),
+        "started": started,
         "ended": ended,
         "exit_status": status if isinstance(status, int) and state not in LIVE_STATES else None,
-        "nodes": len(nodes) if isinstance(nodes, list) else 0,
+        "nodes": count,
         "ranks": _whole(raw, "ranks"),
         "restarts": _whole(raw, "restarts"),
+        "cost_usd": job_cost(raw.get("node_price"), count, started, now if ended is None else ended),
         "live_nodes": _live_nodes(samples.get("nodes")),
         "live_ranks": _live_ranks(samples.get("ranks")),
     }

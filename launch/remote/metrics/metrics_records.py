@@ -28,6 +28,8 @@ class JobMetrics(TypedDict):
     nodes: int
     ranks: int
     restarts: int
+    cost_usd: Optional[float]
+    """List price of its nodes since its start; missing in answers of older code."""
     live_nodes: Dict[str, LiveNode]
     live_ranks: Dict[str, LiveRank]
 

@@ -38,6 +38,12 @@ def test_the_price_is_that_of_the_nodes_and_of_all_that_is_billed_by_the_hour() 
     assert plan(spot="true").per_hour == found.spot_per_hour
 
 
+def test_the_price_of_one_node_is_that_of_the_configured_priority() -> None:
+    assert plan().node_per_hour == 22.0
+    assert plan(spot="true").node_per_hour == 4.0
+    assert plan(figures(prices=Prices(22.0, None)), spot="true").node_per_hour is None
+
+
 def test_an_unknown_price_of_the_nodes_leaves_the_sum_unknown() -> None:
     found = plan(figures(prices=Prices(22.0, None)))
     assert found.spot_per_hour is None

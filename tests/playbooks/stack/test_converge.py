@@ -13,6 +13,7 @@ import pytest
 from infra.inventory import Inventory, Node
 from infra.scale_plan import Drift, Use
 from launch.errors import RankliftError, RetryError
+from playbooks.node_price import saved_price
 from playbooks.nodes import vm_ops
 from playbooks.project import Stack
 from playbooks.pulumi.pending import Replacement
@@ -213,3 +214,18 @@ def test_a_replacement_that_fails_has_no_node_of_the_replaced_scale_set(
 def test_where_no_node_exists_there_is_no_preview_but_pulumis_own(update: Update) -> None:
     update.nodes = ()
     assert update.up() == ["recover", "check_plan", "up --yes --stack dev"]
+
+
+def test_an_up_that_succeeds_keeps_the_nodes_price(update: Update, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = Mock(size="size", location="place", node_per_hour=24.0, spot=False)
+    monkeypatch.setattr(converge, "check_plan", lambda _: planned)
+    update.refused["up --yes --skip-preview --stack dev"] = RankliftError("no")
+    with pytest.raises(RankliftError, match="no"):
+        update.up()
+    inventory = Inventory("dev", "size", "place", "me", ())
+    assert saved_price(update.stack, inventory) is None
+    update.refused.clear()
+    update.up()
+    price = saved_price(update.stack, inventory)
+    assert price is not None
+    assert (price["per_hour"], price["kind"]) == (24.0, "regular")

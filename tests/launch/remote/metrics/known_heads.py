@@ -72,6 +72,7 @@ def job(id: str = "train-1", state: str = "RUNNING", **fields: Any) -> JobMetric
         "nodes": 1,
         "ranks": 2,
         "restarts": 0,
+        "cost_usd": 0.58,
         "live_nodes": {},
         "live_ranks": {},
         **fields,

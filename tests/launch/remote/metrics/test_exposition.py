@@ -23,7 +23,7 @@ RUNNING = job(
     live_ranks={"0": rank(), "1": rank(ended=True)},
 )
 ENDED = job("old-1", "FAILED", ended=NOW - 60, exit_status=137, restarts=2)
-WAITING = job("next-1", "QUEUED", started=None, name='a "job" of\nC:\\')
+WAITING = job("next-1", "QUEUED", started=None, cost_usd=None, name='a "job" of\nC:\\')
 
 
 def series(text: str) -> dict[str, float]:
@@ -101,7 +101,9 @@ def test_of_two_heads_with_jobs_on_a_node_the_newer_sample_counts() -> None:
 
 def test_what_is_unknown_is_absent() -> None:
     bare = node(ib_rx=-1, ib_tx=-1, gpus=[gpu(power_mw=-1)])
-    found = series(exposition([head(job(live_nodes={"n": bare}))], cluster(usd=None, usd_per_hour=None)))
+    found = series(
+        exposition([head(job(cost_usd=None, live_nodes={"n": bare}))], cluster(usd=None, usd_per_hour=None))
+    )
     assert not any("infiniband" in name or "usd" in name or "watts" in name for name in found)
     assert found['ranklift_node_gpu_utilisation_ratio{node="n",gpu="0"}'] == 0.87
 
@@ -128,3 +130,9 @@ def test_names_are_those_of_prometheus_conventions(family: object) -> None:
     assert re.fullmatch(r"ranklift_(cluster|queue|job|node|rank|monitor)_[a-z_]+", name)
     assert name.endswith("_total") == (kind == "counter")
     assert not re.search(r"_(ms|kib|mib|gib|mb|gb|percent|pct|permille|milliwatts|hours|minutes)\b", name)
+
+
+def test_a_job_of_an_older_head_has_no_cost() -> None:
+    older = job()
+    del older["cost_usd"]  # type: ignore[misc]  # as an older head answers
+    assert "ranklift_job_cost_usd" not in exposition([head(older)])

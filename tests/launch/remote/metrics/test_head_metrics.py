@@ -124,6 +124,53 @@ def test_a_metric_may_be_infinite_but_not_a_text(folder: Path) -> None:
     assert job["live_ranks"]["0"]["metrics"] == {"loss": float("inf"), "lr": 0.1}
 
 
+PRICE = {"per_hour": 24.0, "currency": "USD", "kind": "regular", "source": "a list"}
+
+
+@pytest.mark.parametrize(("ended", "usd"), [(None, 19.1), (1500.0, 10.0)])
+def test_the_cost_of_a_job_is_that_of_its_nodes_from_its_start_to_its_end(
+    folder: Path, ended: float | None, usd: float
+) -> None:
+    state = "RUNNING" if ended is None else "SUCCEEDED"
+    add(folder, "train-1", state=state, nodes=["a", "b", "c"], started=1000.0, ended=ended, node_price=PRICE)
+    (job,) = head_metrics(str(folder), 1955.0)["jobs"]
+    assert job["cost_usd"] == pytest.approx(usd)
+
+
+def test_a_clock_that_went_back_makes_no_cost_below_0(folder: Path) -> None:
+    add(folder, "train-1", nodes=["a"], started=1000.0, node_price=PRICE)
+    (job,) = head_metrics(str(folder), 900.0)["jobs"]
+    assert job["cost_usd"] == 0
+
+
+@pytest.mark.parametrize(
+    "price",
+    [
+        None,
+        24.0,
+        {**PRICE, "currency": "EUR"},
+        {**PRICE, "per_hour": "24"},
+        {**PRICE, "per_hour": True},
+        {**PRICE, "per_hour": 0.0},
+        {**PRICE, "per_hour": float("inf")},
+        {"currency": "USD"},
+    ],
+)
+def test_without_a_price_the_cost_is_unknown(folder: Path, price: Any) -> None:
+    add(folder, "train-1", nodes=["a"], started=1000.0, node_price=price)
+    (job,) = head_metrics(str(folder), 1955.0)["jobs"]
+    assert job["cost_usd"] is None
+
+
+def test_a_state_of_older_code_has_no_cost_and_neither_has_a_job_that_waits(folder: Path) -> None:
+    state = sample_state("old-1", state="RUNNING", supervisor=identity(os.getpid()), started=1000.0)
+    del state["node_price"]  # type: ignore[misc]  # as older code wrote it
+    place = add(folder, "old-1")
+    (place / "state.json").write_text(json.dumps(state))
+    add(folder, "next-1", state="QUEUED", nodes=["a"], started=None, node_price=PRICE)
+    assert [job["cost_usd"] for job in head_metrics(str(folder), 1955.0)["jobs"]] == [None, None]
+
+
 def test_samples_that_are_no_plain_file_or_too_long_are_not_read(folder: Path) -> None:
     samples = add(folder, "train-1", live()) / "samples.json"
     long = samples.read_text() + " " * (8 << 20)
