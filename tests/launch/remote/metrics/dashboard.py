@@ -6,16 +6,19 @@ Form: Grafana's "Dashboard JSON model" (grafana.com/docs, build-dashboards/view-
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+
+from launch.remote.metrics.families import FAMILIES
 
 __all__ = ["DASHBOARD", "make_dashboard", "metrics_of", "queries"]
 
 DASHBOARD = Path(__file__).parents[4] / "docs" / "grafana" / "ranklift.json"
-_SOURCE = {"type": "prometheus", "uid": "${source}"}
+_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 _COLUMNS = 24
 _OF = '{job_id=~"$job"}'
+_NAME = re.compile(r"ranklift_[a-z0-9_]+")
 
 
 def _share(by: str, name: str) -> str:
@@ -223,24 +226,44 @@ def _place(x: int, y: int, width: int, height: int) -> dict[str, int]:
 def _panel(
     title: str, kind: str, unit: str, place: dict[str, int], targets: dict[str, str]
 ) -> dict[str, Any]:
+    bounds = {"min": 0, "max": 1} if unit == "percentunit" else {}
+    # A query of the time range would still show, as its last value, a state that is over.
+    moment = {"instant": True, "range": False} if kind == "stat" else {}
     made: dict[str, Any] = {
         "type": kind,
         "title": title,
+        "description": _description(targets.values()),
         "datasource": _SOURCE,
         "gridPos": place,
-        "fieldConfig": {"defaults": {"unit": unit}, "overrides": []},
+        "fieldConfig": {"defaults": {"unit": unit, **bounds}, "overrides": []},
         "targets": [
-            {"refId": "ABCDEFGH"[number], "datasource": _SOURCE, "expr": query, "legendFormat": legend}
+            {
+                "refId": "ABCDEFGH"[number],
+                "datasource": _SOURCE,
+                "expr": query,
+                "legendFormat": legend,
+                **moment,
+            }
             for number, (legend, query) in enumerate(targets.items())
         ],
     }
-    if title == "State":
-        made["options"] = {"textMode": "name"}
+    if kind == "stat":
+        made["options"] = {
+            "graphMode": "none",
+            "reduceOptions": {"calcs": ["lastNotNull"], "values": False},
+            "textMode": "name" if title == "State" else "auto",
+        }
     return made
 
 
+def _description(asked: Iterable[str]) -> str:
+    """The help texts of the metrics that these queries ask for."""
+    texts = {family.name: family.help for family in FAMILIES}
+    return " ".join(dict.fromkeys(texts[name] for query in asked for name in _NAME.findall(query)))
+
+
 def _source_variable() -> dict[str, Any]:
-    return {"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
+    return {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"}
 
 
 def _job_variable() -> dict[str, Any]:
@@ -266,7 +289,7 @@ def queries(dashboard: dict[str, Any]) -> list[str]:
 
 def metrics_of(dashboard: dict[str, Any]) -> set[str]:
     """Names of all metrics that a dashboard asks for, by panels and variables."""
-    return set(re.findall(r"ranklift_[a-z0-9_]+", " ".join(_texts(dashboard))))
+    return set(_NAME.findall(" ".join(_texts(dashboard))))
 
 
 def _texts(value: Any) -> Iterator[str]:

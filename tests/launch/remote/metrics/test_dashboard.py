@@ -73,3 +73,16 @@ def test_panels_do_not_overlap() -> None:
 def test_every_panel_has_a_query() -> None:
     made = make_dashboard()
     assert len(queries(made)) >= len([panel for panel in made["panels"] if panel["type"] != "row"])
+
+
+def test_every_panel_says_what_it_shows() -> None:
+    assert [panel["title"] for panel in make_dashboard()["panels"] if not panel.get("description")] == [
+        panel["title"] for panel in make_dashboard()["panels"] if panel["type"] == "row"
+    ]
+
+
+def test_a_panel_of_one_value_asks_for_this_moment_alone() -> None:
+    """Else a job that has ended would be shown as running too, for as long as the time range has it."""
+    for panel in make_dashboard()["panels"]:
+        moments = {target.get("instant", False) for target in panel.get("targets", ())}
+        assert moments <= {panel["type"] == "stat"}, panel["title"]
