@@ -94,7 +94,8 @@ def _state_style(node: NodeRow) -> Style:
 
 
 def choose_columns(shown: TopRows, width: int) -> Columns:
-    """Return the columns that fit into ``width`` cells: the most important ones, and the course."""
+    """Return the columns that fit into ``width`` cells: the most important ones, and the course. Of a job
+    that has ended there is nothing else."""
     name_width = max((len(node.name) for node in shown.nodes), default=10)
     has_infiniband = any(_infiniband(node) for node in shown.nodes)
     most_gpus = max((len(node.live["gpus"]) for node in shown.nodes if node.live), default=0)
@@ -118,6 +119,8 @@ def choose_columns(shown: TopRows, width: int) -> Columns:
             else []
         ),
     ]
+    if shown.job.is_terminal:
+        order = order[:2]
     reserved = _LEAST_COURSE + 1 if shown.interval_s else 0
     left = width - 1  # the mark of a flag
     kept: list[_Column] = []
@@ -163,8 +166,8 @@ def rank_line(rank: RankRow, width: int, metrics: Sequence[str]) -> Line:
     is_late = rank.silent_s >= _SILENT_S
     texts: dict[str, Span] = {
         "rank": (str(rank.rank), ""),
-        "cpu %": (percent(rank.cpu), ""),
-        "memory": (compact(rank.memory), ""),
+        "cpu %": ("" if rank.ended else percent(rank.cpu), ""),
+        "memory": ("" if rank.ended else compact(rank.memory), ""),
         "silent": ("ended", "dim") if rank.ended else (duration(rank.silent_s), "yellow" if is_late else ""),
     }
     spans: list[Span] = [("!" if rank.is_flagged else " ", "yellow")]

@@ -34,7 +34,7 @@ class RankRow:
 
     rank: int
     cpu: float
-    """1 for one busy processor."""
+    """1 for one busy processor; after its end 0, and the same below."""
     memory: int
     """Bytes."""
     silent_s: float
@@ -51,6 +51,7 @@ class NodeRow:
     state: str
     """``ok``, ``ended``, ``no data``, or the age of its newest sample."""
     live: LiveNode | None
+    """None without a sample, and once the job has ended: what the node does since is not known."""
     ranks: tuple[RankRow, ...]
     course: tuple[float | None, ...]
     """Share of its GPUs in use, or of its processors where that is not known, in the history's intervals."""
@@ -77,7 +78,7 @@ class TopRows:
     interval_s: float
     """Seconds of one value of a node's course; 0 without a history."""
     has_gpus: bool
-    """Whether a GPU has figures."""
+    """Whether a GPU has figures; none has of a job that has ended."""
     is_gpu_course: bool
     """Whether the courses are those of GPUs: of GPUs that are split (MIG), NVML knows no utilisation."""
 
@@ -88,6 +89,7 @@ Row = NodeRow | RankRow
 def make_rows(samples: JobSamples) -> TopRows:
     """Return what the screen shows of these samples: all the job's nodes, also those without any."""
     live, history, now = samples.live, samples.history, samples.now
+    is_over = samples.state.is_terminal
     nodes = live["nodes"] if live else {}
     by_node: dict[str, list[tuple[int, LiveRank]]] = {}
     for text, rank in (live["ranks"] if live else {}).items():
@@ -104,11 +106,11 @@ def make_rows(samples: JobSamples) -> TopRows:
         ranks = tuple(
             RankRow(
                 rank=number,
-                cpu=rank["cpu_permille"] / 1000,
-                memory=rank["memory"],
-                silent_s=max(0.0, now - rank["silent_since"]),
+                cpu=0.0 if is_over or rank["ended"] else rank["cpu_permille"] / 1000,
+                memory=0 if is_over or rank["ended"] else rank["memory"],
+                silent_s=0.0 if is_over or rank["ended"] else max(0.0, now - rank["silent_since"]),
                 metrics=rank["metrics"],
-                ended=rank["ended"],
+                ended=is_over or rank["ended"],
                 is_flagged=number in flagged,
             )
             for number, rank in sorted(by_node.get(name, ()), key=lambda item: item[0])
@@ -117,8 +119,8 @@ def make_rows(samples: JobSamples) -> TopRows:
         rows.append(
             NodeRow(
                 name,
-                _state(node, ranks, now, has_ended=samples.state.is_terminal),
-                node,
+                _state(node, ranks, now, has_ended=is_over),
+                None if is_over else node,
                 ranks,
                 course(history, name, of_gpus=is_gpu_course),
                 counts.get(name, 0),
@@ -131,7 +133,7 @@ def make_rows(samples: JobSamples) -> TopRows:
         flags=tuple(flag["text"] for flag in samples.flags),
         spread=_spread(rows),
         interval_s=history["interval_s"] if history else 0.0,
-        has_gpus=has_gpus,
+        has_gpus=has_gpus and not is_over,
         is_gpu_course=is_gpu_course,
     )
 

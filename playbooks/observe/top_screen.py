@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from launch.client.events import JobState
 from launch.numbers import counted
+from launch.printable import for_terminal
 from playbooks.cli.styled import Line, Span, Style, cut
 from playbooks.observe.quantities import duration, metric
 from playbooks.observe.top_columns import choose_columns, header_line, node_line, rank_header_line, rank_line
@@ -20,8 +22,8 @@ _STYLES: dict[str, Style] = {
 }
 _MOST_JOBS = 9
 """Jobs that a key chooses."""
-_FLAGS_PART = 5
-"""Part of the screen's lines that flags may take."""
+_TEXTS_PART = 5
+"""Part of the screen's lines that flags may take, and the job's reason."""
 _LAST_LINES = 3
 HELP = (
     ("up, down, j, k", "one row"),
@@ -81,11 +83,12 @@ def draw(
     width, height = size
     if view.help:
         return Screen(_exactly(_HELP_LINES, width, height), 0, 1, False, view)
-    top = [*_job_lines(shown, jobs, chosen), *_link_lines(shown, link)]
+    few = max(1, height // _TEXTS_PART)
+    top = [*_job_lines(shown, jobs, chosen, (width, few)), *_link_lines(shown, link)]
     if shown is None:
         return Screen(_exactly(top, width, height), 0, 1, False, view)
-    top += _end_lines(shown.job)
-    top += _flag_lines(shown.flags, max(1, height // _FLAGS_PART))
+    top += _end_lines(shown.job, (width, few))
+    top += _flag_lines(shown.flags, few)
     foot = 1 if link is not None else 0
     body = max(1, height - len(top) - 1 - foot)
     with_ranks = any(node.ranks for node in shown.nodes) and (
@@ -127,7 +130,16 @@ def _exactly(lines: Sequence[Line], width: int, height: int) -> tuple[Line, ...]
     return (*made, *[()] * (height - len(made)))
 
 
-def _job_lines(shown: TopRows | None, jobs: Sequence[JobState], chosen: str) -> list[Line]:
+def _wrapped(text: str, style: Style, room: tuple[int, int]) -> list[Line]:
+    """Return a text in lines of a width, at most as many as there is room for; ``fab job`` has all of it."""
+    width, most = room
+    made = textwrap.wrap(for_terminal(text), max(2, width), max_lines=most, placeholder=" …")
+    return [((line, style),) for line in made]
+
+
+def _job_lines(
+    shown: TopRows | None, jobs: Sequence[JobState], chosen: str, room: tuple[int, int]
+) -> list[Line]:
     lines: list[Line] = []
     if shown is None:
         lines.append(((chosen, "bold"), ("  waits for its head's answer", "dim")))
@@ -155,7 +167,7 @@ def _job_lines(shown: TopRows | None, jobs: Sequence[JobState], chosen: str) -> 
     if shown is not None and shown.spread:
         lines.append(tuple(_spread_spans(shown)))
     if shown is not None and not shown.job.is_terminal and shown.job.reason:
-        lines.append(((shown.job.reason, "yellow"),))
+        lines += _wrapped(shown.job.reason, "yellow", room)
     return lines
 
 
@@ -187,13 +199,14 @@ def _link_lines(shown: TopRows | None, link: Link | None) -> list[Line]:
     return [((words, "reverse"),)]
 
 
-def _end_lines(job: JobState) -> list[Line]:
+def _end_lines(job: JobState, room: tuple[int, int]) -> list[Line]:
     if not job.is_terminal:
         return []
     words = f"ended {job.state}"
     if job.exit_status is not None:
         words += f", exit status {job.exit_status}"
-    lines: list[Line] = [((f"{words}: {job.reason}" if job.reason else words, _STYLES.get(job.state, "")),)]
+    words = f"{words}: {job.reason}" if job.reason else words
+    lines = _wrapped(words, _STYLES.get(job.state, ""), room)
     if job.failure is not None:
         lines.append(((f"first failure: {job.failure.who}; its last lines:", ""),))
         lines += [((f"  {line}", "dim"),) for line in job.failure.last_lines[-_LAST_LINES:]]

@@ -11,6 +11,7 @@ import pytest
 
 from launch.client.events import Failure, JobState
 from launch.client.samples import JobSamples
+from launch.remote.base.records import StateName
 from playbooks.cli.styled import sgr_text
 from playbooks.observe.top_rows import NodeRow, make_rows, rows_in_view
 from playbooks.observe.top_screen import Link, Screen, draw
@@ -210,6 +211,30 @@ def test_a_nodes_state_is_a_word() -> None:
     for rank in ended.live["ranks"].values():
         rank["ended"] = rank["node"] == "node000001"
     assert [node.state for node in make_rows(ended).nodes] == ["ok", "ended"]
+
+
+def test_of_a_job_that_is_lost_no_figure_is_shown_as_if_it_still_ran() -> None:
+    """Its samples are the last that came: ranks that are gone are not silent, and use nothing."""
+    made = make_rows(replace(samples(2), state=job_state(2, "LOST", reason="its supervisor is gone")))
+    assert {node.state for node in made.nodes} == {"ended"}
+    assert all(node.live is None and node.silent_s == 0 for node in made.nodes)
+    ranks = [rank for node in made.nodes for rank in node.ranks]
+    assert {(rank.cpu, rank.memory, rank.silent_s, rank.ended) for rank in ranks} == {(0.0, 0, 0.0, True)}
+    assert all("step" in rank.metrics for rank in ranks)
+    drawn = text(shown(replace(samples(2), state=job_state(2, "LOST")), (80, 24)))
+    assert "\n      0                 ended      1804" in drawn
+
+
+@pytest.mark.parametrize("state", ["FAILED", "RUNNING"])
+def test_a_long_reason_takes_more_lines_up_to_a_fifth_of_the_screen(state: StateName) -> None:
+    reason = " ".join(f"word{number}" for number in range(40))
+    made = text(shown(samples(4, state=job_state(4, state, reason=reason)), (80, 24)))
+    assert "word39" in made
+    assert "…" not in made
+    long = " ".join(f"word{number}" for number in range(400))
+    cut = text(shown(samples(4, state=job_state(4, state, reason=long)), (80, 24)))
+    assert sum("word" in line for line in cut.splitlines()) == 4
+    assert " …" in cut
 
 
 def test_nothing_that_a_node_sends_commands_the_terminal() -> None:
