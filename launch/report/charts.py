@@ -13,7 +13,18 @@ from launch.remote.base.messages import size
 from launch.remote.sample.sample_records import History, Series
 from launch.report.timeline import PhaseSpan
 
-__all__ = ["HEIGHT", "WIDTH", "Band", "Bar", "Chart", "Line", "band_charts", "phase_bars", "rate_chart"]
+__all__ = [
+    "HEIGHT",
+    "WIDTH",
+    "Band",
+    "Bar",
+    "Chart",
+    "Coordinates",
+    "Line",
+    "band_charts",
+    "phase_bars",
+    "rate_chart",
+]
 
 WIDTH, HEIGHT = 900, 160
 _BAR_MIN = 0.5
@@ -21,6 +32,12 @@ _BAR_MIN = 0.5
 _POINTS = 60_000
 """Points of all lines of a chart together: some 600 kB."""
 _COLOURS = 8
+
+
+class Coordinates(str):
+    """Points of a polyline as the template writes them: a text of this program's own, however long."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +56,15 @@ class Line:
 
     node: str
     colour: int
-    pieces: tuple[str, ...]
+    pieces: tuple[Coordinates, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
     """What all nodes have: from the least to the most, and the median."""
 
-    outline: str
-    middle: str
+    outline: Coordinates
+    middle: Coordinates
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +150,26 @@ def _end(history: History) -> str:
 
 
 def _slope(values: Series, interval_s: float) -> Series:
-    """Return the growth a second; None where a restart counts from an earlier step."""
-    pairs = zip([None, *values], values, strict=False)
-    return [
-        None if before is None or now is None or now < before else (now - before) / interval_s
-        for before, now in pairs
-    ]
+    """Return the growth a second, spread over the intervals between two values; None before the first, after
+    the last, and where a restart counts from an earlier step.
+
+    >>> _slope([1.0, None, 5.0, 2.0, 3.0, None], 2.0)
+    [None, 1.0, 1.0, None, 0.5, None]
+    """
+    slopes: list[float | None] = [None] * len(values)
+    before: tuple[int, float] | None = None
+    for place, value in enumerate(values):
+        if value is None:
+            continue
+        if before is not None and value >= before[1]:
+            begun, was = before
+            growth = (value - was) / ((place - begun) * interval_s)
+            slopes[begun + 1 : place + 1] = [growth] * (place - begun)
+        before = place, value
+    return slopes
 
 
-def _pieces(values: Series, top: float) -> list[str]:
+def _pieces(values: Series, top: float) -> list[Coordinates]:
     """Return the points of each run of values that are there; a value between two gaps is a dash."""
     runs, run = list[list[tuple[float, float]]](), list[tuple[float, float]]()
     step = WIDTH / max(1, len(values) - 1)
@@ -170,8 +198,10 @@ def _bands(columns: Sequence[Sequence[float]], top: float) -> list[Band]:
     return found
 
 
-def _points(points: Sequence[tuple[float, float]], top: float) -> str:
-    return " ".join(f"{x:.0f},{HEIGHT * (1 - max(0.0, min(value, top)) / top):.1f}" for x, value in points)
+def _points(points: Sequence[tuple[float, float]], top: float) -> Coordinates:
+    return Coordinates(
+        " ".join(f"{x:.0f},{HEIGHT * (1 - max(0.0, min(value, top)) / top):.1f}" for x, value in points)
+    )
 
 
 def _amount(value: float, unit: str) -> str:

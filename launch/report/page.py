@@ -16,7 +16,7 @@ from launch.numbers import counted
 from launch.printable import for_terminal
 from launch.remote.base.messages import size
 from launch.report.advice import advise
-from launch.report.charts import HEIGHT, WIDTH, Chart, band_charts, phase_bars, rate_chart
+from launch.report.charts import HEIGHT, WIDTH, Chart, Coordinates, band_charts, phase_bars, rate_chart
 from launch.report.cost import NodePrice, cost_text
 from launch.report.facts import JobFacts, NodeFigures, parts_of, usual
 from launch.report.summary import goodput_text
@@ -219,18 +219,11 @@ def _moment(when: datetime | None) -> str:
 
 
 def _shown(value: object) -> object:
-    """Return a text without what its reader could not see; a long one shortened."""
-    if not isinstance(value, str):
+    """Return a text without what its reader could not see; a long one shortened, unless it is drawn."""
+    if not isinstance(value, str) or isinstance(value, Coordinates):
         return value
     text = for_terminal(value)
-    return (
-        text if len(text) <= _LONGEST or _is_drawn(value) else f"{text[:_LONGEST]} … ({len(text)} characters)"
-    )
-
-
-def _is_drawn(value: str) -> bool:
-    """Return whether a text is coordinates."""
-    return not value.strip("0123456789,. ")
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} … ({len(text)} characters)"
 
 
 @cache

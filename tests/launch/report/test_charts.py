@@ -35,6 +35,13 @@ def test_without_a_rate_the_steps_are_one_and_a_restart_is_none() -> None:
     assert chart.lines[0].pieces == ("225,80.0 450,0.0", "900,80.0 1012,80.0")
 
 
+def test_steps_that_take_longer_than_an_interval_have_a_rate_too() -> None:
+    chart = rate_chart(only(metric_step=[10.0, None, None, None, 11.0, None]))
+    assert chart is not None
+    assert len(chart.lines[0].pieces[0].split()) == 4
+    assert chart.top == "0.015"  # a step in four intervals of 19 s
+
+
 def test_without_either_there_is_no_chart() -> None:
     assert rate_chart(only(cpu=[1.0])) is None
     assert rate_chart(only(metric_samples_per_s=[None])) is None

@@ -139,6 +139,19 @@ def test_a_long_text_is_shortened_and_its_length_named() -> None:
     assert "x" * 2000 + " … (5000 characters)" in page(facts(reason="x" * 5000))
 
 
+def test_a_drawing_is_whole_however_long() -> None:
+    values: list[float | None] = [float(number % 7) for number in range(2000)]
+    text = page(facts(sampled=history(nodes={"node000000": dict.fromkeys(series(1.0, 1.0), values)})))
+    assert max(len(points) for points in re.findall(r'points="([^"]*)"', text)) > 10_000
+    assert " characters)" not in text
+
+
+def test_a_long_text_of_digits_is_no_drawing() -> None:
+    text = page(facts(reason="1,2 " * 5000))
+    assert "1,2 " * 500 + " … (20000 characters)" in text
+    assert "1,2 " * 501 not in text
+
+
 def test_old_records_give_a_page_that_says_what_is_unknown() -> None:
     text = page(spans_of())
     assert text.count("unknown: its node code records no phases") == 2
