@@ -127,6 +127,8 @@ def _against_linear(point: Point, base: Point, lost_to: str) -> str:
         return f"{_nodes(point)}: no verdict on {efficiency}: one run has no spread; give --repeat 3"
     if not point.is_decided:
         spread = point.efficiency_high - point.efficiency_low
+        if percent(point.lost) == percent(0.0):
+            return f"{_nodes(point)}: {efficiency} ({bounds}): cannot be distinguished from linear"
         return (
             f"{_nodes(point)}: no verdict on {efficiency}: the repeats spread over {percent(spread)} "
             f"({bounds}), no less than the {percent(abs(point.lost))} to linear; give a higher --repeat"

@@ -218,6 +218,9 @@ def _announce(stack: Stack, inventory: Inventory, plan: ScalingPlan, pending: in
     """Print how many runs there will be, and what the largest costs."""
     most = plan.counts[-1]
     where = ", ".join(map(str, plan.counts))
+    if not pending:
+        shown.progress(f"all runs on {where} nodes are measured: nothing is left to run")
+        return
     shown.progress(f"{counted(pending, 'run')} on {where} nodes, one after the other; {plan.mode} scaling")
     if stack.is_rehearsed:
         shown.progress("rehearsed nodes on one machine: they cost nothing, and say nothing of Azure")
@@ -249,6 +252,8 @@ def _measure(runs: ScalingRuns, study: Study, folder: Path) -> Study:
     from playbooks.observe.scaling_runs import RunFailed
 
     pending = runs.plan.runs(study.done)
+    if pending:  # before the folder is made and the code is pushed
+        wait_for_free_nodes(runs.stack, runs.inventory, runs.nodes[: pending[0].nodes])
     write_study(study, folder)
     kept = f"what was measured is in {folder}; the same command with --resume continues"
     with report_half_done(kept, (KeyboardInterrupt, Exit)):

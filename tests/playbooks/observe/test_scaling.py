@@ -16,7 +16,7 @@ import pytest
 from infra.arm.errors import AzureRefused
 from infra.inventory import INVENTORY_FILE, Inventory, Node
 from infra.preflight.prices import Prices
-from launch.errors import GiveUpError, InputError
+from launch.errors import GiveUpError, InputError, RetryError
 from launch.scaling.scaling_plan import Run, ScalingPlan
 from launch.scaling.scaling_study import MeasuredRun, Study
 from playbooks.observe import scaling
@@ -156,9 +156,10 @@ class Runs:
     def __init__(self, folder: Path, plan: ScalingPlan, ends: Sequence[MeasuredRun | RunFailed]) -> None:
         self.stack, self.inventory, self.nodes, self.plan = Stack("dev", folder, {}), SAVED, NODES, plan
         self._ends = iter(ends)
+        self.pushes = 0
 
     def push(self) -> None:
-        pass
+        self.pushes += 1
 
     def measure(self, _: Run, *, is_first: bool) -> MeasuredRun:
         end = next(self._ends)
@@ -185,3 +186,27 @@ def test_figures_of_a_run_that_needs_other_options_are_kept_for_them(
     assert continued is not None
     scaling._check_figures(continued)
     assert continued.plan.runs(continued.done) == [Run(0, 2)]
+
+
+def test_a_measurement_beside_another_job_is_refused_before_anything_is_pushed_or_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(*_: object) -> None:
+        raise RetryError("stack dev: train-1 on node000000")
+
+    monkeypatch.setattr(scaling, "wait_for_free_nodes", busy)
+    whole = study({1: [100.0], 2: [190.0]})
+    runs = Runs(tmp_path, whole.plan, whole.runs)
+    folder = tmp_path / "scaling"
+    with pytest.raises(RetryError, match="train-1 on node000000"):
+        scaling._measure(cast("Any", runs), Study(whole.plan, SUBJECT), folder)
+    assert (runs.pushes, folder.exists()) == (0, False)
+    monkeypatch.setattr(scaling, "wait_for_free_nodes", lambda *_: None)
+    scaling._measure(cast("Any", runs), Study(whole.plan, SUBJECT), folder)
+    assert runs.pushes == 1
+
+
+def test_a_measurement_with_nothing_left_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = study({1: [100.0], 2: [190.0]})
+    scaling._announce(Stack("dev", tmp_path, {}), SAVED, whole.plan, 0)
+    assert capsys.readouterr().err == "all runs on 1, 2 nodes are measured: nothing is left to run\n"
