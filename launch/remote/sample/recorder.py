@@ -39,6 +39,7 @@ class SampleRecorder:
     def __init__(self, folder: str, attempt: int) -> None:
         self._folder = folder
         self._samples = LiveSamples(attempt)
+        self._clock = _SteadyClock()
         self._history = _history_after(folder, attempt)
         self._live_at: float | None = None
         """Time of the next version, by the monotonic clock; None without a change."""
@@ -50,9 +51,8 @@ class SampleRecorder:
         for rank in sample["ranks"]:
             if rank["rank"] not in ranks:
                 raise ProtocolError(f"a sample of rank {rank['rank']}, which is another runner's")
-        now = time.time()
-        self._samples.add(node, sample, now)
-        self._history.add(node, sample, now)
+        self._samples.add(node, sample, time.time())
+        self._history.add(node, sample, self._clock.now())
         self._note_change()
 
     def end_rank(self, rank: int) -> None:
@@ -75,7 +75,7 @@ class SampleRecorder:
 
     def close(self) -> None:
         """Write both files at the launch's end."""
-        self._history.end(time.time())
+        self._history.end(self._clock.now())
         self._write_live()
         self._write_history()
 
@@ -93,6 +93,18 @@ class SampleRecorder:
             replace_file(f"{self._folder}/{name}", make(), outlives_machine=False)
         spent = time.thread_time() - spent
         return max(_PROCESSOR_SHARE * spent, _TIME_SHARE * (time.monotonic() - begun))
+
+
+class _SteadyClock:
+    """The time of day at a launch's beginning, and what has passed since: a course has no interval twice, nor
+    a gap, where the head's clock is set meanwhile."""
+
+    def __init__(self) -> None:
+        self._offset = time.time() - time.monotonic()
+
+    def now(self) -> float:
+        """Return Unix seconds."""
+        return self._offset + time.monotonic()
 
 
 def _history_after(folder: str, attempt: int) -> HistoryRecorder:

@@ -173,6 +173,25 @@ class TestHistory:
         assert steps == [(5, 9, 4.0), (6, 8, 11.0)]
         assert [one["last_step_at"] for one in found["attempts"]] == [3.0, 10.5]
 
+    @pytest.mark.parametrize("set_by", [-3600.0, 3600.0])
+    def test_a_clock_that_is_set_leaves_the_course_as_it_is(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_by: float
+    ) -> None:
+        elapsed, day, clock = [0.0], time.time(), [0.0]
+        monkeypatch.setattr("launch.remote.sample.recorder.time.monotonic", lambda: 1000.0 + elapsed[0])
+        monkeypatch.setattr("launch.remote.sample.recorder.time.time", lambda: day + elapsed[0] + clock[0])
+        kept = SampleRecorder(str(tmp_path), 0)
+        for second in range(20):
+            elapsed[0] = float(second)
+            clock[0] = set_by if second >= 10 else 0.0
+            kept.add("a", [0], sample(0))
+        kept.close()
+        found = stored_samples.history(str(tmp_path))
+        assert found is not None
+        assert len(found["nodes"]["a"]["cpu"]) == 10
+        assert None not in found["nodes"]["a"]["cpu"]
+        assert found["interval_s"] == 2.0
+
     def test_checkpoints_are_those_of_the_first_rank_that_prints_them(self) -> None:
         recorded = HistoryRecorder(0, 0.0)
         recorded.add("a", sample(2, checkpoint_s="9"), 1.0)
