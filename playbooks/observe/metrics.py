@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from invoke.context import Context
 
 from launch.errors import InputError
+from launch.numbers import bounded
 from playbooks.cli import output
-from playbooks.cli.options import number
 from playbooks.cli.task import command, open_from
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def metrics(context: Context, stack: str | None = None, port: str = str(_PORT), 
     """
     chosen = open_from(context, stack)
     remedy = f"give a port from {_FIRST_PORT} to {_LAST_PORT}"
-    wanted = number("--port", port, "a port", remedy, low=_FIRST_PORT, high=_LAST_PORT)
+    wanted = bounded("--port", port, _FIRST_PORT, _LAST_PORT, problem="is not a port", remedy=remedy)
     listener = None if once else _listen(wanted)
     from playbooks.observe.cluster_metrics import ClusterMetrics
 

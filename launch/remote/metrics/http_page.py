@@ -6,6 +6,7 @@ connections are open: one more takes the place of the oldest, so that silent cli
 
 from __future__ import annotations
 
+import re
 import selectors
 import socket
 import sys
@@ -40,6 +41,12 @@ _REASONS = {
 }
 _OK, _BAD, _FORBIDDEN, _NOT_FOUND, _METHOD, _TOO_LARGE, _INTERNAL, _UNAVAILABLE = _REASONS
 _PLAIN = "text/plain; charset=utf-8"
+_TLS = b"\x16"
+"""First byte of a TLS connection: its client's handshake (RFC 8446, 5.1)."""
+_HEAD_END = re.compile(rb"\r?\n\r?\n")
+_LINE_END = re.compile(r"\r?\n")
+"""RFC 9112, 2.2: a line feed alone may be taken for the end of a line."""
+_ABSOLUTE = re.compile(r"http://([^/?#]*)", re.IGNORECASE)
 
 
 class Unavailable(Exception):
@@ -142,7 +149,7 @@ class _Client:
                 data = self.link.recv(REQUEST_BYTES + 1 - len(self._request))
                 self._request += data
                 self.is_done = not data
-                if b"\r\n\r\n" in self._request or len(self._request) > REQUEST_BYTES:
+                if _is_whole(self._request) or len(self._request) > REQUEST_BYTES:
                     return self._request
         except BlockingIOError:
             return None
@@ -166,6 +173,11 @@ class _Client:
             selector.modify(self.link, selectors.EVENT_READ, self)
 
 
+def _is_whole(request: bytes) -> bool:
+    """Return whether no more of a request is needed for its answer: its head has ended, or it is TLS."""
+    return request[:1] == _TLS or _HEAD_END.search(request) is not None
+
+
 def _answer(request: bytes, page: Callable[[], bytes], content_type: str, hosts: Collection[str]) -> bytes:
     status, kind, body = _content(request, page, content_type, hosts)
     head = f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
@@ -177,19 +189,25 @@ def _content(  # noqa: PLR0911  each refusal is one
     request: bytes, page: Callable[[], bytes], content_type: str, hosts: Collection[str]
 ) -> Answer:
     """Return status, content type and body."""
-    head, whole, _ = request.partition(b"\r\n\r\n")
-    first, *lines = head.decode("latin-1").split("\r\n")
-    words = first.split(" ")
-    if not whole:
+    if request[:1] == _TLS:
+        return _BAD, _PLAIN, b"this port serves http, not https\n"
+    end = _HEAD_END.search(request)
+    if end is None:
         return _TOO_LARGE, _PLAIN, b"a request has at most 4096 bytes\n"
+    first, *lines = _LINE_END.split(request[: end.start()].decode("latin-1"))
+    words = first.split(" ")
     if len(words) != 3 or words[2] not in ("HTTP/1.0", "HTTP/1.1"):  # noqa: PLR2004  method, path, version
         return _BAD, _PLAIN, b"not a request of HTTP/1.0 or HTTP/1.1\n"
     if words[0] != "GET":
         return _METHOD, _PLAIN, b"only GET is served\n"
-    if words[1].partition("?")[0] != "/metrics":
-        return _NOT_FOUND, _PLAIN, b"only /metrics is served\n"
     fields = [line.partition(":") for line in lines]
     named = [value.strip().lower() for name, _, value in fields if name.strip().lower() == "host"]
+    path = words[1]
+    absolute = _ABSOLUTE.match(path)
+    if absolute is not None:  # RFC 9112, 3.2.2: its host counts, whatever the field Host has
+        path, named = path[absolute.end() :], [absolute.group(1).lower()]
+    if path.partition("?")[0] != "/metrics":
+        return _NOT_FOUND, _PLAIN, b"only /metrics is served\n"
     if hosts and (len(named) != 1 or named[0] not in hosts):
         return _FORBIDDEN, _PLAIN, b"served only under its own address\n"
     try:

@@ -110,6 +110,36 @@ def test_what_is_not_a_request_is_refused_with_a_whole_answer(
         assert answer.startswith(b"HTTP/1.1 " + status)
 
 
+def test_https_is_answered_at_once_and_in_plain_words(served: Served) -> None:
+    hello = bytes.fromhex("1603010200010001fc0303") + bytes(64)
+    began = time.monotonic()
+    answer = raw(served(), hello)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.endswith(b"this port serves http, not https\n")
+    assert time.monotonic() - began < http_page.LIMIT_S / 2
+
+
+def test_a_line_feed_alone_ends_a_line(served: Served) -> None:
+    answer = raw(served(hosts=("x",)), b"GET /metrics HTTP/1.1\nHost: x\n\n")
+    assert answer.endswith(b"\r\n\r\nup 1\n")
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        (b"http://localhost:1234/metrics", b"200"),
+        (b"HTTP://LOCALHOST:1234/metrics?x=1", b"200"),
+        (b"http://localhost:1234/", b"404"),
+        (b"http://evil.example:1234/metrics", b"403"),
+        (b"https://localhost:1234/metrics", b"404"),
+    ],
+)
+def test_the_host_of_an_absolute_address_counts(served: Served, target: bytes, status: bytes) -> None:
+    port = served(hosts=("localhost:1234",))
+    answer = raw(port, b"GET " + target + b" HTTP/1.1\r\nHost: localhost:1234\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 " + status)
+
+
 def test_other_names_of_the_address_are_refused_where_one_is_given(served: Served) -> None:
     port = served(hosts=("localhost:1234", "127.0.0.1:1234"))
     assert ask(port, Host="localhost:1234")[0] == 200
