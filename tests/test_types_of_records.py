@@ -13,6 +13,7 @@ from launch.remote.base import frames, health_records, job_dir, payloads, phase_
 from launch.remote.debug import debug_records
 from launch.remote.head.runners import frame_fields
 from launch.remote.sample import sample_records
+from launch.remote.store import push_messages
 from tests.test_architecture import PROJECT, Module, import_graph, is_module, modules, names
 
 _OF_ANYTHING = re.compile(r"\b([Dd]ict|(Mutable)?Mapping)\[str, Any\]")
@@ -68,7 +69,7 @@ def defined() -> dict[str, Any]:
     """The names of the modules of types."""
     return {
         **{**vars(records), **vars(health_records), **vars(phase_records), **vars(payloads)},
-        **{**vars(sample_records), **vars(debug_records)},
+        **{**vars(sample_records), **vars(debug_records), **vars(push_messages)},
     }
 
 
@@ -76,6 +77,7 @@ _TYPES = (
     *(f"launch.remote.base.{name}" for name in ("records", "health_records", "payloads", "phase_records")),
     "launch.remote.sample.sample_records",
     "launch.remote.debug.debug_records",
+    "launch.remote.store.push_messages",
 )
 
 

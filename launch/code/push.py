@@ -25,8 +25,8 @@ from launch.code.snapshot import Entry, Snapshot
 from launch.errors import InputError, ManyNodesError, NodeUnreachable, RetryError
 from launch.host import Host
 from launch.remote.base.messages import unexplained_end
-from launch.remote.base.payloads import OfferAnswer, PushHeader, PushMessage
 from launch.remote.base.timing import PUSH_SILENT_S, PUSH_SSH, PUSH_STEP_S
+from launch.remote.store.push_messages import OfferAnswer, PushHeader, PushMessage
 from launch.remote.store.tree_node import BOOT, MARK
 
 __all__ = ["Address", "PushReport", "push"]

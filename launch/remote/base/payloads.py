@@ -6,7 +6,7 @@ bencoded (:mod:`launch.remote.base.frames`), all others are JSON.
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Literal, Tuple, TypedDict, Union  # noqa: UP035  (nodes may run Python 3.8)
+from typing import Dict, List, Literal, Tuple, TypedDict, Union  # noqa: UP035  (nodes may run Python 3.8)
 
 from launch.remote.base.health_records import HealthCheck, HealthMode
 from launch.remote.base.records import (
@@ -40,10 +40,7 @@ __all__ = [
     "MpiRequest",
     "Note",
     "Notice",
-    "OfferAnswer",
     "PlanExcerpt",
-    "PushHeader",
-    "PushMessage",
     "RankExit",
     "Ready",
     "ReleaseAnswer",
@@ -62,8 +59,6 @@ Listed = Union[
     Tuple[Literal["f"], str, int, int], Tuple[Literal["d"], str], Tuple[Literal["l", "x", "o"], str, str]
 ]
 """An entry of a node's listing, see :data:`launch.remote.collect.send.ENTRIES`."""
-Tree = List[Any]
-"""``[name, address, [subtrees]]``: a part of a push's tree."""
 FileRequest = Tuple[str, List[Tuple[int, str]]]
 """A file to send: its path, and sizes and SHA-256 digests of its possible beginnings."""
 
@@ -330,59 +325,3 @@ class FileEnd(TypedDict, total=False):
     sha256: str
     error: str
     gone: bool
-
-
-# -- push -----------------------------------------------------------------------------------------
-
-
-class _PushCall(TypedDict):
-    op: Literal["check", "offer", "put", "node"]
-
-
-class PushHeader(_PushCall, total=False):
-    """First line of a call of a push."""
-
-    limit: int
-    """Seconds that the call may take."""
-    id: str
-    store: str
-    """The folder of ``~/.ranklift`` that the contents belong to."""
-    manifest: int
-    zlib: bool
-    sent: list[int]
-    """Numbers of the blobs that follow."""
-    verify: bool
-    ssh: list[str]
-    fanout: int
-    silence: float
-    credential: str
-    drop: list[str]
-    kept: list[str]
-    head: str
-    nodes: list[tuple[str, str]]
-    name: str
-    address: str
-    trees: list[Tree]
-
-
-class OfferAnswer(TypedDict):
-    """Answer of ``offer``: the numbers of the blobs that the head lacks."""
-
-    t: Literal["lack"]
-    blobs: list[int]
-
-
-class _PushType(TypedDict):
-    t: Literal["beat", "check", "lack", "told", "gone"]
-
-
-class PushMessage(_PushType, total=False):
-    """Message up the tree of a push."""
-
-    present: bool
-    confirmed: list[str]
-    blobs: list[list[int]]
-    """First and last number of each run of blobs that a node or one below it lacks."""
-    port: int
-    node: str
-    error: str | None

@@ -26,7 +26,6 @@ from typing import BinaryIO
 
 from launch.remote.base import messages, timing
 from launch.remote.base.files import hold, replace_file
-from launch.remote.base.payloads import PushHeader
 from launch.remote.base.records import EnvironmentRecord
 from launch.remote.environment.build import Failed, Report
 from launch.remote.environment.conda.conda_activation import activated
@@ -35,6 +34,7 @@ from launch.remote.environment.tree_manifest import manifest_of
 from launch.remote.environment.usage import REQUEST_DIGITS, clear, clear_debris, keep_downloads
 from launch.remote.store.locks import locked
 from launch.remote.store.long_call import serve_call
+from launch.remote.store.push_messages import PushHeader
 from launch.remote.store.spread import distribute
 from launch.remote.store.store import ENVIRONMENTS, Manifest, Store
 from launch.remote.store.tree_node import Call, Up, own_modules

@@ -26,8 +26,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
 from launch.remote.base.names import runs
-from launch.remote.base.payloads import PushHeader
 from launch.remote.store.assemble import Builder, Share
+from launch.remote.store.push_messages import PushHeader
 from launch.remote.store.store import Manifest, Store
 from launch.remote.store.tls import CHUNK, Line, accept, listen
 from launch.remote.store.tree_node import Branches, Call, Up, plant, spans

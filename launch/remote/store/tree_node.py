@@ -22,7 +22,7 @@ from typing import BinaryIO
 from launch.remote.base import timing
 from launch.remote.base.messages import unexplained_end
 from launch.remote.base.names import runs
-from launch.remote.base.payloads import PushHeader, PushMessage, Tree
+from launch.remote.store.push_messages import PushHeader, PushMessage, Tree
 from launch.remote.store.tls import Line, dial
 
 __all__ = ["BOOT", "MARK", "UNPACK", "Branch", "Branches", "Call", "Up", "own_modules", "plant", "spans"]

@@ -1,0 +1,66 @@
+"""Types of the messages of a push: what a call of the store begins with, and what comes up its tree of nodes.
+
+They are JSON, each a line of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, List, Literal, TypedDict  # noqa: UP035  (nodes may run Python 3.8)
+
+__all__ = ["OfferAnswer", "PushHeader", "PushMessage", "Tree"]
+
+Tree = List[Any]  # noqa: UP006  (evaluated)
+"""``[name, address, [subtrees]]``: a part of a push's tree."""
+
+
+class _PushCall(TypedDict):
+    op: Literal["check", "offer", "put", "node"]
+
+
+class PushHeader(_PushCall, total=False):
+    """First line of a call of a push."""
+
+    limit: int
+    """Seconds that the call may take."""
+    id: str
+    store: str
+    """The folder of ``~/.ranklift`` that the contents belong to."""
+    manifest: int
+    zlib: bool
+    sent: list[int]
+    """Numbers of the blobs that follow."""
+    verify: bool
+    ssh: list[str]
+    fanout: int
+    silence: float
+    credential: str
+    drop: list[str]
+    kept: list[str]
+    head: str
+    nodes: list[tuple[str, str]]
+    name: str
+    address: str
+    trees: list[Tree]
+
+
+class OfferAnswer(TypedDict):
+    """Answer of ``offer``: the numbers of the blobs that the head lacks."""
+
+    t: Literal["lack"]
+    blobs: list[int]
+
+
+class _PushType(TypedDict):
+    t: Literal["beat", "check", "lack", "told", "gone"]
+
+
+class PushMessage(_PushType, total=False):
+    """Message up the tree of a push."""
+
+    present: bool
+    confirmed: list[str]
+    blobs: list[list[int]]
+    """First and last number of each run of blobs that a node or one below it lacks."""
+    port: int
+    node: str
+    error: str | None
