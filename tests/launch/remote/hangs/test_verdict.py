@@ -114,6 +114,17 @@ def test_ranks_that_spin_in_mpi_move_where_data_comes(rank: int) -> None:
     assert (found["kind"], found["ranks"]) == ("slow", [rank])
 
 
+@pytest.mark.parametrize("received", [0, 64])
+def test_ranks_that_sleep_and_poll_in_mpi_move_only_where_data_comes(received: int) -> None:
+    job = Job(16)
+    for other in range(16):
+        job.puts(other, [frame("main", line=9, text="world.allreduce(1)")])
+        job.main(other).update({"switches": 3000, "received": received})
+    job.puts(5, loading())
+    found = verdict(job)
+    assert (found["kind"], found["ranks"]) == ("slow" if received else "missing-rank", [5])
+
+
 def test_data_of_other_libraries_does_not_show_that_ranks_move() -> None:
     job = Job(16)
     for rank in range(16):
