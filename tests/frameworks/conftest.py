@@ -7,6 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.workplace import Workplace, rehearsed_workplace
+from tests.measured import figures, pytest_terminal_summary
+
+__all__ = ["figures", "pytest_terminal_summary"]
 
 NODES = 4
 

@@ -7,31 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.workplace import Workplace, rehearsed_workplace
+from tests.measured import figures, pytest_terminal_summary
+
+__all__ = ["figures", "pytest_terminal_summary"]
 
 NODES = 4
 METRICS_PORT = 9500
 """Where each node serves metrics."""
-
-
-FIGURES = pytest.StashKey[list[str]]()
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.stash[FIGURES] = []
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """What was measured, a line each."""
-    if config.stash[FIGURES]:
-        terminalreporter.section("measured")
-        for line in config.stash[FIGURES]:
-            terminalreporter.write_line(line)
-
-
-@pytest.fixture(scope="session")
-def figures(request: pytest.FixtureRequest) -> list[str]:
-    """Lines to print in the end."""
-    return request.config.stash[FIGURES]
 
 
 @pytest.fixture(scope="session")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import random
-import shlex
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,181 +15,51 @@ from infra import inventory
 from launch.client.debug import DebugReport, debug_job
 from launch.code.stack_tool import py_spy_path
 from playbooks.ssh.connection import Cluster
-from tests.e2e.workplace import Workplace
+from playbooks.ssh.fanout import fan_out
+from rehearsal import control
+from rehearsal.faults.fault_kinds import FaultSpec
+from tests.e2e.workplace import ROOT, Workplace
+from tests.see.hang_script import HANGS, SCRIPT
 from tests.see.running_jobs import until
 
-__all__ = ["HANGS", "SCRIPT", "WAYS", "Round", "Rounds", "playing"]
+__all__ = ["FLAVOURS", "Flavour", "Round", "Rounds", "playing"]
 
-WAYS = ("missing", "lock", "loader", "mismatch", "stopped", "kernel", "slow", "network")
-HANGS = {
-    **dict.fromkeys(("missing", "lock", "loader"), "missing-rank"),
-    "mismatch": "mismatched-collective",
-    "stopped": "stopped",
-    "kernel": "kernel",
-    "slow": "slow",
-    "network": "dead-network",
-}
-"""The verdict's kind for each way."""
+TIMES = 20
+LIMIT_S = 15.0
+"""For the answer, and for the whole ``fab debug``."""
 START_S = 600.0
 ROUND_S = 120.0
-SETTLE_S = 1.0
+SETTLE_S = 0.5
 """From the culprit's last sign until the ranks are looked at: the others reach their collective."""
 CUT_S = 2.0
 """The same for a path that is cut: TCP repeats first after 0.2 s."""
 FEW = 16
 DEBIAN_PYTHON = "/usr/bin/python3"
-SCRIPT = f"""\
-import os, signal, sys, threading, time
-
-JOB, WAYS = os.environ["RANKLIFT_JOB_ID"], {WAYS!r}
-BASE = 100_000
 
 
-class Gloo:
-    def __init__(self):
-        import torch
-        import torch.distributed as dist
+@dataclass(frozen=True, slots=True)
+class Flavour:
+    """What the ranks wait for each other by."""
 
-        torch.set_num_threads(1)
-        dist.init_process_group("gloo")
-        self.torch, self.dist, self.other = torch, dist, dist.new_group()
-        self.rank, self.size = dist.get_rank(), dist.get_world_size()
-
-    def add_up(self, value):
-        values = self.torch.tensor([value])
-        self.dist.all_reduce(values)
-        return int(values)
-
-    def exchange(self):
-        values = self.torch.zeros(self.size)
-        self.dist.all_to_all_single(self.torch.zeros(self.size), values)
-
-    def meet(self):
-        self.dist.barrier(group=self.other)
+    task: str
+    script: str
+    """How the ranks' script is to communicate."""
+    words: tuple[str, ...] = ()
+    """Options of the launch."""
 
 
-class Mpi:
-    def __init__(self):
-        from mpi4py import MPI
-
-        self.world = MPI.COMM_WORLD
-        self.other = self.world.Dup()
-        self.rank, self.size = self.world.Get_rank(), self.world.Get_size()
-
-    def add_up(self, value):
-        return self.world.allreduce(value)
-
-    def exchange(self):
-        self.world.alltoall([0] * self.size)
-
-    def meet(self):
-        self.other.Barrier()
-
-
-def main(flavour):
-    # The ranks of a rehearsed cluster share this machine's processors, and those of MPIs wait for each other
-    # without a pause: whatever else runs comes first.
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    world = Gloo() if flavour == "gloo" else Mpi()
-    number = 0
-    while True:
-        play(world, number, *divmod(world.add_up(order(number) if world.rank == 0 else 0), BASE))
-        number += 1
-
-
-def order(number):
-    path = f"/tmp/{{JOB}}-{{number}}.order"
-    wait_for(path)
-    with open(path) as file:
-        way, culprit = file.read().split()
-    return WAYS.index(way) * BASE + int(culprit)
-
-
-def play(world, number, way, culprit):
-    way, is_mine = WAYS[way], world.rank == culprit
-    begun, go = f"/tmp/{{JOB}}-{{number}}.begun", f"/tmp/{{JOB}}-{{number}}.go"
-    if is_mine:
-        open(begun, "w").close()
-    if way == "slow":
-        while not world.add_up(int(is_mine and os.path.exists(go))):
-            if is_mine:
-                compute(0.5)
-    elif way == "network":
-        while not world.add_up(int(is_mine and os.path.exists(go))):
-            world.exchange()
-            time.sleep(0.02)
-    elif way == "mismatch":
-        if is_mine:
-            world.meet()
-        else:
-            threading.Thread(target=follow, args=(world, go)).start()
-        world.add_up(0)
-    else:
-        if is_mine:
-            globals()[way](go)
-        world.add_up(0)
-
-
-def follow(world, go):
-    wait_for(go)
-    world.meet()
-
-
-def missing(go):
-    while not os.path.exists(go):
-        compute(0.1)
-
-
-def lock(go):
-    held = threading.Lock()
-    held.acquire()
-    threading.Thread(target=release, args=(held, go)).start()
-    held.acquire()
-
-
-def release(held, go):
-    wait_for(go)
-    held.release()
-
-
-def loader(go):
-    from torch.utils.data import DataLoader, Dataset
-
-    class Late(Dataset):
-        def __len__(self):
-            return 1
-
-        def __getitem__(self, index):
-            wait_for(go)
-            return index
-
-    for batch in DataLoader(Late(), num_workers=1):
-        pass
-
-
-def stopped(go):
-    os.kill(os.getpid(), signal.SIGSTOP)
-
-
-def kernel(go):
-    # The new process opens a pipe that nobody writes to, before it executes anything: until then the kernel
-    # keeps its parent waiting, uninterruptibly (vfork(2)).
-    os.mkfifo(go + ".fifo")
-    opens = (os.POSIX_SPAWN_OPEN, 0, go + ".fifo", os.O_RDONLY, 0)
-    os.waitpid(os.posix_spawn("/bin/true", ["true"], {{}}, file_actions=[opens]), 0)
-
-
-def compute(seconds):
-    time.sleep(seconds)
-
-
-def wait_for(path):
-    while not os.path.exists(path):
-        time.sleep(0.05)
-
-
-main(sys.argv[1])
-"""
+_OPEN_MPI = ("--env", "OMPI_MCA_mpi_yield_when_idle=1")
+"""Ranks that wait call sched_yield(2). Open MPI turns that on by itself where a node has more ranks than
+slots (``ompi_info --param mpi all --level 5``); here, four nodes of 44 slots share two processors, of which
+it knows nothing. A rank that yields is ready to run as before: its state stays R, and no voluntary switch is
+counted."""
+FLAVOURS = {
+    "gloo": Flavour("launch.torch", "gloo"),
+    "mpi": Flavour("launch.mpi", "mpi", _OPEN_MPI),
+    "openmpi-5": Flavour("launch.mpi", "mpi", (*_OPEN_MPI, "--python", str(ROOT / ".venv-openmpi"))),
+    "mpich": Flavour("launch.mpi", "mpi", ("--mpi", "mpich", "--python", str(ROOT / ".venv-mpich"))),
+    "intelmpi": Flavour("launch.mpi", "mpi", ("--mpi", "intelmpi", "--python", str(ROOT / ".venv-impi"))),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,9 +95,25 @@ class Rounds:
         folder = workplace.project / ".ranklift" / stack
         saved = inventory.load(folder)
         self.cluster = Cluster(saved, folder)
-        self._head = self.cluster.host(saved.nodes[0])
+        self._hosts = {node.name: self.cluster.host(node) for node in saved.nodes[:nodes]}
+        self._names = list(self._hosts)
         self._remote = json.loads((folder / "jobs" / f"{job}.json").read_text())["remote"]
         self.random = random.Random(20)  # the same ranks in each run)
+
+    def show(self, way: str, figures: list[str]) -> None:
+        """Play a way 20 times; add a line to ``figures``; fail unless each verdict is right and in time."""
+        begun = time.monotonic()
+        played = [self.play(way) for _ in range(TIMES)]
+        took = (time.monotonic() - begun) / TIMES
+        right = sum(one.is_right for one in played)
+        slowest, command = max(one.seconds for one in played), self.debug()
+        name = f"{self.flavour}, {self.nodes * self.per_node} ranks, {way}"
+        figures.append(
+            f"{name}: {right} of {TIMES} right, answers in {slowest:.1f} s at most, "
+            f"the command {command:.1f} s, a round {took:.1f} s"
+        )
+        assert [one for one in played if not one.is_right] == []
+        assert max(slowest, command) < LIMIT_S
 
     def play(self, way: str) -> Round:
         """Have a rank hang that the seed chooses; look at the job; let it go on."""
@@ -236,22 +121,22 @@ class Rounds:
         nodes = [culprit // self.per_node]
         if way == "network":
             nodes = sorted(self.random.sample(range(1, self.nodes), 2))  # the head orders by its own path
-        mark = f"/tmp/{self.job}-{self.number}"
-        self.number += 1
-        self._on([0], f"echo {way} {culprit} > {mark}.new && mv {mark}.new {mark}.order")
-        self._on([culprit // self.per_node], f"until [ -e {mark}.begun ]; do sleep 0.05; done")
+        mark = self._begin(way, culprit)
         if way == "network":
-            self._fault("cut-path", "--nodes", ",".join(map(str, nodes)))
+            control.inject(self.workplace.project, self.stack, FaultSpec("cut-path", nodes=tuple(nodes)))
         time.sleep(CUT_S if way == "network" else SETTLE_S)
         begun = time.monotonic()
-        found = debug_job(self.job, self._head, remote=self._remote, py_spy=py_spy_path())
+        found = self._look()
         seconds = time.monotonic() - begun
         if way == "network":
-            self._fault("clear")
-        line = f"touch {mark}.go; [ ! -p {mark}.go.fifo ] || timeout 5 sh -c ': > {mark}.go.fifo'"
-        self._on(range(self.nodes), line)
+            control.clear_faults(self.workplace.project)
+        lines = dict.fromkeys(range(self.nodes), f"touch {mark}.go")
+        lines[culprit // self.per_node] += (
+            f"; [ ! -p {mark}.go.fifo ] || timeout 5 sh -c ': > {mark}.go.fifo'"
+        )
         if way == "stopped":
-            self._on(nodes, f"kill -CONT {found.ranks[culprit].pid}")
+            lines[culprit // self.per_node] += f"; kill -CONT $(cat {mark}.begun)"
+        self._on(lines)
         return Round(
             way=way,
             culprit=culprit,
@@ -265,14 +150,12 @@ class Rounds:
 
     def cut_off(self, node: int) -> DebugReport:
         """Take a node's link down for as long as its job takes that; return what the others show."""
-        mark = f"/tmp/{self.job}-{self.number}"
-        self._on([0], f"echo network 0 > {mark}.new && mv {mark}.new {mark}.order")
-        self._on([0], f"until [ -e {mark}.begun ]; do sleep 0.05; done")
-        self._fault("partition", "--nodes", str(node))
+        self._begin("network", 0)
+        control.inject_vm_fault(self.workplace.project, self.stack, [self._names[node]], "partition")
         try:
-            return debug_job(self.job, self._head, remote=self._remote, py_spy=py_spy_path())
+            return self._look()
         finally:
-            self._fault("heal", "--nodes", str(node))
+            control.inject_vm_fault(self.workplace.project, self.stack, [self._names[node]], "heal")
 
     def debug(self) -> float:
         """Return the seconds that ``fab debug`` takes; the first one brings py-spy."""
@@ -280,16 +163,27 @@ class Rounds:
         self.workplace.fab("debug", self.job, "--stack", self.stack)
         return time.monotonic() - begun
 
-    def _fault(self, *words: str) -> None:
-        self.workplace.fab("rehearsal.fault", *words, "--stack", self.stack)
+    def _begin(self, way: str, culprit: int) -> str:
+        """Order a round; wait until the culprit has the order. Return how the names of its files begin."""
+        mark = f"/tmp/{self.job}-{self.number}"
+        self.number += 1
+        order = f"echo {way} {culprit} > {mark}.new && mv {mark}.new {mark}.order"
+        begun = f"until [ -e {mark}.begun ]; do sleep 0.05; done"
+        node = culprit // self.per_node
+        self._on({0: order, node: begun} if node else {0: f"{order} && {begun}"})
+        return mark
 
-    def _on(self, nodes: Sequence[int], line: str) -> None:
-        """Run a line on nodes at once, by plain ssh."""
-        config = self.workplace.project / ".ranklift" / self.stack / "ssh_config"
-        names = [f"node{number:06d}" for number in nodes]
-        argvs = [["ssh", "-F", str(config), name, f"sh -c {shlex.quote(line)}"] for name in names]
-        started = [subprocess.Popen(argv, stdin=subprocess.DEVNULL) for argv in argvs]
-        assert [process.wait(ROUND_S) for process in started] == [0] * len(started), line
+    def _look(self) -> DebugReport:
+        return debug_job(self.job, self._hosts[self._names[0]], remote=self._remote, py_spy=py_spy_path())
+
+    def _on(self, lines: Mapping[int, str]) -> None:
+        """Run a line on each of the nodes, at once."""
+        by_name = {self._names[node]: line for node, line in lines.items()}
+
+        def run(name: str) -> int:
+            return self._hosts[name].run(by_name[name], timeout=ROUND_S).exit_status
+
+        assert fan_out(run, by_name) == dict.fromkeys(by_name, 0), by_name
 
 
 def has_debian_torch() -> bool:
@@ -306,12 +200,12 @@ def has_debian_torch() -> bool:
 def playing(workplace: Workplace, stack: str, flavour: str, nodes: int, per_node: int) -> Iterator[Rounds]:
     """Start a job that plays; cancel it at the end."""
     Path(workplace.own, "rounds.py").write_text(SCRIPT)
-    task = "launch.torch" if flavour == "gloo" else "launch.mpi"
+    its = FLAVOURS[flavour]
     python = (
         f"{DEBIAN_PYTHON} " if flavour == "gloo" and nodes * per_node > FEW and has_debian_torch() else ""
     )
-    words = ("--stack", stack, "--nproc-per-node", str(per_node), "--no-probe", "--detach")
-    job = workplace.fab(task, f"{python}rounds.py {flavour}", *words).out.strip()
+    words = ("--stack", stack, "--nproc-per-node", str(per_node), "--no-probe", "--detach", *its.words)
+    job = workplace.fab(its.task, f"{python}rounds.py {its.script}", *words).out.strip()
     try:
         until(
             lambda: (

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.workplace import Workplace
-from tests.see.hang_rounds import WAYS, Rounds, playing
+from tests.see.hang_rounds import Rounds, playing
+from tests.see.hang_script import WAYS
 
 pytestmark = [pytest.mark.see, pytest.mark.timeout(3600)]
 
 STACK = "rehearsal-hosts"
 NODES = 4
-TIMES = 20
-LIMIT_S = 15.0
 JOBS = [(flavour, per_node) for flavour in ("gloo", "mpi") for per_node in (4, 16)]
 
 
@@ -40,13 +39,7 @@ def rounds(request: pytest.FixtureRequest, hosts: Workplace) -> Iterator[Rounds]
 def test_the_rank_at_fault_is_the_named_one_in_20_of_20(rounds: Rounds, way: str, figures: list[str]) -> None:
     if way == "loader" and rounds.flavour == "mpi":
         pytest.skip("a DataLoader is torch's")
-    played = [rounds.play(way) for _ in range(TIMES)]
-    right = sum(one.is_right for one in played)
-    slowest, command = max(one.seconds for one in played), rounds.debug()
-    name = f"{rounds.flavour}, {NODES * rounds.per_node} ranks, {way}"
-    figures.append(f"{name}: {right} of {TIMES} right, {slowest:.1f} s at most, the command {command:.1f} s")
-    assert [one for one in played if not one.is_right] == []
-    assert max(slowest, command) < LIMIT_S
+    rounds.show(way, figures)
 
 
 @pytest.mark.parametrize("flavour", ["gloo", "mpi"])

@@ -1,0 +1,31 @@
+"""Jobs of 16 ranks that hang under every other MPI: the right rank, in 20 of 20."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.workplace import Workplace
+from tests.frameworks.conftest import NODES
+from tests.see.hang_rounds import Rounds, playing
+
+pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(1800)]
+
+PER_NODE = 4
+WAYS = ("missing", "mismatch", "stopped", "slow", "network")
+"""Those in which the MPI matters: how its ranks wait, move and send. A rank in a lock or in the kernel is
+known by its own stack and state alone; tests/see plays these under Open MPI 4.1."""
+
+
+@pytest.fixture(scope="module", params=["openmpi-5", "mpich", "intelmpi"])
+def rounds(request: pytest.FixtureRequest, cluster: Workplace) -> Iterator[Rounds]:
+    """A job whose ranks hang as they are ordered."""
+    with playing(cluster, "rehearsal", request.param, NODES, PER_NODE) as made:
+        made.debug()
+        yield made
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_rank_at_fault_is_the_named_one_in_20_of_20(rounds: Rounds, way: str, figures: list[str]) -> None:
+    rounds.show(way, figures)
