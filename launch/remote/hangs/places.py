@@ -35,18 +35,20 @@ _TORCH = frozenset(
 """Functions of torch.distributed in which a rank waits for others (torch/distributed/distributed_c10d.py)."""
 _OF_TENSORS = ("item", "tolist", "cpu", "synchronize", "wait")
 """Of the calls on the user's line, those that are not MPI's alone."""
+_HOROVOD = "horovod/"
 _LIBRARIES = (
     ("torch/distributed/", _TORCH),
     ("torch/cuda/", frozenset({"synchronize"})),
     ("torch/autograd/graph.py", frozenset({"_engine_run_backward"})),
     (
-        "horovod/",
+        _HOROVOD,
         frozenset({"synchronize", "allreduce", "allgather", "broadcast", "barrier", "join", "init"}),
     ),
     ("tensorflow/python/eager/execute.py", frozenset({"quick_execute"})),
     ("mpi4py/__init__.py", frozenset({"<module>"})),
 )
-_BACKWARD = "backward"
+_NAMES = {"_engine_run_backward": "backward", "<module>": "import mpi4py"}
+"""What functions are called in texts whose names mean little there."""
 _CALLS = re.compile(
     r"\.\s*(all_?reduce|all_?gather\w*|all_?to_?all\w*|barrier|bcast|broadcast\w*|gatherv?|scatterv?"
     r"|reduce(?:_scatter\w*)?|sendrecv|ssend|send|recv|probe|wait|waitall|synchronize|scan|exscan"
@@ -69,6 +71,8 @@ class Place(NamedTuple):
     is_mpi: bool = False
     """Whether the operation is a call into C on the user's own line that is MPI's, which waits without a
     pause."""
+    polls: bool = False
+    """Whether a rank may look for what it waits for, and sleep, in turns: its switches show no movement."""
 
     @property
     def text(self) -> str:
@@ -88,7 +92,8 @@ def place_of(frames: Sequence[StackFrame]) -> Place:
     """Return where a thread is, by its frames, the innermost first."""
     mine = next((at for at, frame in enumerate(frames) if not is_library(frame["file"])), None)
     above = frames if mine is None else frames[:mine]
-    line, inside, operation, is_mpi = "", "", _in_library(above), False
+    operation, library = _in_library(above)
+    line, inside, is_mpi = "", "", False
     if mine is not None:
         frame = frames[mine]
         line = f"{frame['file'].rpartition('/')[2]}:{frame['line']}"
@@ -100,18 +105,17 @@ def place_of(frames: Sequence[StackFrame]) -> Place:
     if above:
         outermost = above[-1]
         inside = f"{outermost['function']} of {short_file(outermost['file'])}"
-    return Place(operation, line, inside, is_mpi)
+    return Place(operation, line, inside, is_mpi, is_mpi or library == _HOROVOD)
 
 
-def _in_library(frames: Sequence[StackFrame]) -> str:
-    """Return the collective that the user's code has called, by the frames of libraries below it."""
+def _in_library(frames: Sequence[StackFrame]) -> tuple[str, str]:
+    """Return the collective that the user's code has called, by the frames of libraries below it, and its
+    library's part of a path."""
     for frame in reversed(frames):
         for part, functions in _LIBRARIES:
             if part in frame["file"] and frame["function"] in functions:
-                if frame["function"] == "_engine_run_backward":
-                    return _BACKWARD
-                return "import mpi4py" if frame["function"] == "<module>" else frame["function"]
-    return ""
+                return _NAMES.get(frame["function"], frame["function"]), part
+    return "", ""
 
 
 def short_file(file: str) -> str:

@@ -125,6 +125,24 @@ def test_ranks_that_sleep_and_poll_in_mpi_move_only_where_data_comes(received: i
     assert (found["kind"], found["ranks"]) == ("slow" if received else "missing-rank", [5])
 
 
+def test_ranks_that_sleep_and_poll_in_horovod_do_not_move_by_that() -> None:
+    job = Job(16)
+    file = "/opt/venv/lib/python3.11/site-packages/horovod/torch/mpi_ops.py"
+    for other in range(16):
+        job.puts(other, [frame("synchronize", file), frame("main", line=9, text="optimizer.step()")])
+        job.main(other)["switches"] = 1800
+    job.puts(5, loading())
+    found = verdict(job)
+    assert (found["kind"], found["ranks"]) == ("missing-rank", [5])
+
+
+def test_ranks_of_torch_that_wake_often_move() -> None:
+    job = Job(16)
+    for rank in range(16):
+        job.main(rank)["switches"] = 3000
+    assert verdict(job)["kind"] == "slow"
+
+
 def test_data_of_other_libraries_does_not_show_that_ranks_move() -> None:
     job = Job(16)
     for rank in range(16):
