@@ -26,6 +26,7 @@ __all__ = [
     "NodeExit",
     "Plan",
     "PlannedNode",
+    "PlannedPrice",
     "PlannedRank",
     "Process",
     "QueueEntry",
@@ -47,8 +48,6 @@ SlotHolder = Tuple[int, str]  # noqa: UP006  (evaluated)
 """A slot and its holder: a job's id, or a command that removes the node."""
 Taken = Dict[str, List[SlotHolder]]  # noqa: UP006  (evaluated)
 """By node, the slots that other jobs hold."""
-
-# -- the plan: job.json ---------------------------------------------------------------------------
 
 
 class PlannedRank(TypedDict):
@@ -226,9 +225,6 @@ class ShownPlan(_Plan):
     """A plan as it is printed and collected, without the values of the user's variables."""
 
     user_env: dict[str, None]
-
-
-# -- records on the head and the nodes ------------------------------------------------------------
 
 
 class Process(TypedDict):
