@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from launch.remote.base.health_records import HealthMode
     from playbooks.nodes.sick import Sick
 
-__all__ = ["ON_UNHEALTHY_HELP", "OnUnhealthy", "Replacement", "on_unhealthy_flag", "with_healthy_nodes"]
+__all__ = ["ON_UNHEALTHY_HELP", "NodeReplacement", "OnUnhealthy", "on_unhealthy_flag", "with_healthy_nodes"]
 
 OnUnhealthy = Literal["refuse", "replace"]
 """What is done about nodes at which a look finds errors."""
@@ -30,7 +30,7 @@ ON_UNHEALTHY_HELP = (
 )
 
 
-class Replacement:
+class NodeReplacement:
     """The way to replace a node; the list of tasks sets it: what changes a stack builds on what runs jobs."""
 
     replace: Callable[[Stack, str], Sequence[str]]
@@ -88,7 +88,7 @@ def with_healthy_nodes(
     names = [node.name for node in nodes]
     for sick in found:
         output.progress(f"{sick.node.name} is replaced before the job: {sick}")
-        fresh = Replacement.replace(stack, sick.node.name)
+        fresh = NodeReplacement.replace(stack, sick.node.name)
         output.progress(f"{sick.node.name} replaced by {fold(fresh)}")
         names[names.index(sick.node.name)] = fresh[0]
         inventory = stack.saved()

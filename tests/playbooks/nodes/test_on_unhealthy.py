@@ -14,10 +14,10 @@ from launch.errors import InputError, RetryError
 from launch.remote.base.health_records import HealthMode
 from playbooks import ns
 from playbooks.nodes import busy, sick
-from playbooks.nodes.on_unhealthy import Replacement, on_unhealthy_flag, with_healthy_nodes
+from playbooks.nodes.on_unhealthy import NodeReplacement, on_unhealthy_flag, with_healthy_nodes
 from playbooks.nodes.sick import Sick
 from playbooks.project import Stack
-from playbooks.stack.replace import replace_node
+from playbooks.stack.replacement import replace_node
 from tests.playbooks.nodes.test_sick import finding
 
 
@@ -39,7 +39,7 @@ class Cluster:
         monkeypatch.setattr(Stack, "saved", lambda _: self.inventory)
         monkeypatch.setattr(sick, "examine", self.examine)
         monkeypatch.setattr(busy, "uses", self.uses)
-        monkeypatch.setattr(Replacement, "replace", self.replace)
+        monkeypatch.setattr(NodeReplacement, "replace", self.replace)
 
     @property
     def inventory(self) -> Inventory:
@@ -122,7 +122,7 @@ def test_a_node_that_cannot_be_replaced_ends_the_launch(monkeypatch: pytest.Monk
     def busy(*_: object) -> list[str]:
         raise RetryError("node000001 is not replaced: it has train-1")
 
-    monkeypatch.setattr(Replacement, "replace", busy)
+    monkeypatch.setattr(NodeReplacement, "replace", busy)
     with pytest.raises(RetryError, match="it has train-1"):
         cluster.chosen(0, 1)
 
@@ -142,7 +142,7 @@ def test_another_word_is_refused() -> None:
 
 def test_the_tasks_replace_as_fab_replace_does() -> None:
     assert "replace" in ns.task_names
-    assert Replacement.replace is replace_node
+    assert NodeReplacement.replace is replace_node
 
 
 def test_a_node_with_files_that_nobody_has_collected_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
