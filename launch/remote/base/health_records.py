@@ -169,4 +169,6 @@ class ProvenNodes(TypedDict):
     job: str
     transport: str
     nodes: List[str]  # noqa: UP006
+    slots: List[int]  # noqa: UP006
+    """Of each node, how many the job held."""
     time: float

@@ -29,7 +29,11 @@ _MPI_LOG = {
     "MPIR_CVAR_DEBUG_SUMMARY": "1",
 }
 """What makes NCCL and the MPIs print their connections."""
-_LIBRARIES = ("NCCL_", "UCX_", "OMPI_MCA_", "I_MPI_", "FI_", "MPICH_", "MPIR_CVAR_", "LD_LIBRARY_PATH")
+_LIBRARIES = (
+    *("NCCL_", "UCX_", "OMPI_MCA_", "I_MPI_", "FI_", "MPICH_", "MPIR_CVAR_"),
+    *("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "CUDA_VISIBLE_DEVICES", "MELLANOX_VISIBLE_DEVICES"),
+)
+"""Beginnings of variables that choose the libraries, or what they use."""
 _LOG_FILES = ("NCCL_DEBUG_FILE", "UCX_LOG_FILE", "I_MPI_DEBUG_OUTPUT")
 _PYTHON = f"import signal, sys; signal.alarm({timing.PROBE_S:g}); exec(sys.argv[1])"
 _NCCL_TESTS = (

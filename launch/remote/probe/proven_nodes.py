@@ -15,6 +15,7 @@ __all__ = ["find", "read", "remember"]
 
 _PATH = "~/.ranklift/probes.json"
 _KEPT = 100
+_KEYS = {"subject", "nodes", "slots", "job", "transport", "time"}
 
 
 def read() -> list[ProvenNodes]:
@@ -22,16 +23,21 @@ def read() -> list[ProvenNodes]:
     try:
         with open(os.path.expanduser(_PATH), encoding="utf-8") as file:
             found: list[ProvenNodes] = json.load(file)
-    except (OSError, ValueError):
+        return [one for one in found if set(one) >= _KEYS and len(one["nodes"]) == len(one["slots"])]
+    except (OSError, ValueError, TypeError):
         return []
-    return found
 
 
 def find(proven: list[ProvenNodes], plan: Plan, subject: str) -> ProvenNodes | None:
-    """Return the newest entry of this subject that has all nodes of the job."""
-    wanted = {node["name"] for node in plan["nodes"]}
-    fits = (one for one in reversed(proven) if one["subject"] == subject and wanted <= set(one["nodes"]))
-    return next(fits, None)
+    """Return the newest entry of this subject that has all nodes of the job, each with as many slots: more
+    GPUs use more devices."""
+    for one in reversed(proven):
+        slots = dict(zip(one["nodes"], one["slots"]))  # noqa: B905  (strict= is Python 3.10's)
+        if one["subject"] == subject and all(
+            node["reserve"] <= slots.get(node["name"], 0) for node in plan["nodes"]
+        ):
+            return one
+    return None
 
 
 def remember(proven: list[ProvenNodes], plan: Plan, subject: str, transport: str) -> None:
@@ -40,6 +46,7 @@ def remember(proven: list[ProvenNodes], plan: Plan, subject: str, transport: str
     entry: ProvenNodes = {
         "subject": subject,
         "nodes": names,
+        "slots": [node["reserve"] for node in plan["nodes"]],
         "job": plan["id"],
         "transport": transport,
         "time": time.time(),
