@@ -23,8 +23,9 @@ _NCCL_GIB = 16
 """What the sizes' figures were measured with."""
 _RING_BYTES, _RING_S = 1 << 20, 2.0
 _BITS = 8
-_RING_LINE = re.compile(re.escape(MARK) + r"([0-9.e+-]+)")
-_NCCL_LINE = re.compile(r"# Avg bus bandwidth\s*: ([0-9.]+)")
+_FIGURE = r"(\d+(?:\.\d*)?(?:e[+-]\d+)?)(?:\s|$)"
+_RING_LINE = re.compile(re.escape(MARK) + _FIGURE)
+_NCCL_LINE = re.compile(r"# Avg bus bandwidth\s*: " + _FIGURE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ _DMESG = ("sudo", "-n", "dmesg")
 _DMESG_S = 5.0
 _RECORD = 8192
 """Longest record of /dev/kmsg, in bytes (CONSOLE_EXT_LOG_MAX)."""
-_XID = re.compile(r"NVRM: Xid \(PCI:([0-9A-Fa-f:.]+)[^)]*\): (\d+)(?:, (.*))?$")
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)[^)]*\): (\d+)\b[,: ]*(.*)$")
 """A GPU that is split (MIG) has more after its address: ``(PCI:0000:01:00 GPU-I:05)`` ("GPU Memory Error
-Management" of NVIDIA's documentation)."""
+Management" of NVIDIA's documentation). Whatever follows the code, or does not, it is one."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def find_xids(text: str) -> tuple[Xid, ...]:
     for line in text.split("\n"):
         match = _XID.search(line) if "NVRM: Xid" in line else None
         if match:
-            xid = Xid(int(match[2]), match[1].lower(), match[3] or "")
+            xid = Xid(int(match[2]), match[1].lower(), match[3])
             found.setdefault((xid.code, xid.address), xid)
     return tuple(found.values())
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["check", "finding_text", "read_look", "refusals", "without_infiniband"]
 
 _MAIN = os.path.dirname(os.path.dirname(__file__)) + "/__main__.py"
+_LONGEST = 1000
+"""Characters of a failed look's last line."""
 _ANYWAY = "`--health warn` starts the job anyway"
 
 
@@ -48,8 +50,9 @@ def read_look(status: int | None, output: bytes) -> Look:
     if status == 0:
         with suppress(frames.ProtocolError, IndexError, KeyError, TypeError):
             found: Look = frames.unpack(output.split(frames.LOOK_MARK)[1])
-            return {"findings": found["findings"], "gpus": found["gpus"], "ports": found["ports"]}
-    last = output.decode("utf-8", "replace").strip().split("\n")[-1]
+            if all(_is_finding(one) for one in found["findings"]):
+                return {"findings": found["findings"], "gpus": found["gpus"], "ports": found["ports"]}
+    last = output.decode("utf-8", "replace").strip().split("\n")[-1][:_LONGEST]
     late = f"no answer within {timing.LOOK_S:g} s"
     finding: Finding = {
         "rule": "look",
@@ -61,6 +64,13 @@ def read_look(status: int | None, output: bytes) -> Look:
         "remedy": "reboot the node; if it comes back, `fab replace` it",
     }
     return {"findings": [finding], "gpus": -1, "ports": []}
+
+
+def _is_finding(one: object) -> bool:
+    """Return whether it has a finding's fields: a node may print anything."""
+    fields = ("rule", "level", "subject", "measured", "expected", "source", "remedy")
+    is_text = isinstance(one, dict) and all(isinstance(one.get(name), str) for name in fields)
+    return is_text and isinstance(one, dict) and one["level"] in {"error", "warning", "unknown"}
 
 
 def without_infiniband(found: list[Finding], env: Mapping[str, str]) -> list[Finding]:

@@ -40,7 +40,8 @@ def test_other_nodes_are_measured_by_the_ring_under_any_mpi() -> None:
     assert spec.mpi is None
     assert spec.command[3].startswith("/home/ada/.ranklift/remote/")
     assert program.read(f"{MARK}0.123") == 0.123
-    assert program.read("0.123") is None
+    assert program.read(f"{MARK}1.5e+01\n") == 15.0
+    assert [program.read(text) for text in ("0.123", f"{MARK}1.2.3", f"{MARK}e", f"{MARK}nan")] == [None] * 4
 
 
 def test_measuring_jobs_are_neither_looked_at_nor_probed() -> None:

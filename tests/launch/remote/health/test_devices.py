@@ -113,6 +113,19 @@ class TestKernelLog:
         line = "NVRM: Xid (PCI:0018:01:00 GPU-I:05): 95, pid=7, Uncontained"
         assert find_xids(line) == (Xid(95, "0018:01:00", "pid=7, Uncontained"),)
 
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "NVRM: Xid (PCI:0001:00:00): 79",
+            "NVRM: Xid (PCI:0001:00:00): 79 pid=7",
+            "NVRM: Xid (PCI:0001:00:00): 79: GPU has fallen off the bus.",
+            "NVRM: Xid (0001:00:00): 79, GPU has fallen off the bus.",
+        ],
+    )
+    def test_an_error_is_found_whatever_is_around_its_code(self, line: str) -> None:
+        (found,) = find_xids(line)
+        assert (found.code, found.address) == (79, "0001:00:00")
+
     @pytest.fixture
     def for_root_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The kernel refuses its log to the node's user; here, tests may run as root."""

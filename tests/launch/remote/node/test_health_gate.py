@@ -7,6 +7,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from launch.remote.base import frames
 from launch.remote.node.health_gate import read_look, refusals, without_infiniband
 from tests.launch.remote.health.some_findings import DOWN, HOT
@@ -69,6 +71,19 @@ def test_a_command_that_fails_is_an_error_with_its_last_line() -> None:
     assert measured(1, b"Traceback\nValueError: x\n") == "ValueError: x"
     assert measured(-11, b"") == "exit status -11"
     assert measured(0, b"not bencoded") == "not bencoded"
+    assert measured(1, b"x" * 100_000) == "x" * 1000
+
+
+@pytest.mark.parametrize(
+    "findings",
+    ["text", [1], [{}], [{**DOWN, "level": "fine"}], [{**DOWN, "measured": 7}], [{"rule": "ib-state"}]],
+    ids=repr,
+)
+def test_findings_of_another_form_are_an_error_of_the_node(findings: object) -> None:
+    """They would let a node pass, or end what reads them."""
+    answer = b"\0" + frames.pack({"findings": findings, "gpus": 8, "ports": []}) + b"\0"
+    (found,) = read_look(0, answer)["findings"]
+    assert (found["rule"], found["level"]) == ("look", "error")
 
 
 def test_errors_refuse_a_node_and_warnings_do_not() -> None:
