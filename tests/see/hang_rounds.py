@@ -53,12 +53,23 @@ _OPEN_MPI = ("--env", "OMPI_MCA_mpi_yield_when_idle=1")
 slots (``ompi_info --param mpi all --level 5``); here, four nodes of 44 slots share two processors, of which
 it knows nothing. A rank that yields is ready to run as before: its state stays R, and no voluntary switch is
 counted."""
+_MPICH = ("--mpi", "mpich", "--python", str(ROOT / ".venv-mpich"))
+_INTEL = ("--mpi", "intelmpi", "--python", str(ROOT / ".venv-impi"))
+_OPEN_MPI_5 = (*_OPEN_MPI, "--python", str(ROOT / ".venv-openmpi"))
 FLAVOURS = {
     "gloo": Flavour("launch.torch", "gloo"),
     "mpi": Flavour("launch.mpi", "mpi", _OPEN_MPI),
-    "openmpi-5": Flavour("launch.mpi", "mpi", (*_OPEN_MPI, "--python", str(ROOT / ".venv-openmpi"))),
-    "mpich": Flavour("launch.mpi", "mpi", ("--mpi", "mpich", "--python", str(ROOT / ".venv-mpich"))),
-    "intelmpi": Flavour("launch.mpi", "mpi", ("--mpi", "intelmpi", "--python", str(ROOT / ".venv-impi"))),
+    "mpich": Flavour("launch.mpi", "mpi", _MPICH),
+    "intelmpi": Flavour("launch.mpi", "mpi", _INTEL),
+    # Ranks that wait look for messages and sleep in turns, as users ask for where they share processors.
+    "mpich-sleeping": Flavour("launch.mpi", "mpi", (*_MPICH, "--env", "MPIR_CVAR_ENABLE_HEAVY_YIELD=1")),
+    "intelmpi-sleeping": Flavour("launch.mpi", "mpi", (*_INTEL, "--env", "I_MPI_THREAD_YIELD=3")),
+    "openmpi-5-sleeping": Flavour(
+        "launch.mpi",
+        "mpi",
+        (*_OPEN_MPI_5, "--env", "OMPI_MCA_threads_pthreads_yield_strategy=nanosleep"),
+    ),
+    "horovod": Flavour("launch.mpi", "horovod", (*_OPEN_MPI, "--python", str(ROOT / ".venv-horovod"))),
 }
 
 
