@@ -14,7 +14,7 @@ from launch.remote.base.files import replace_file
 from playbooks.project import Stack
 
 if TYPE_CHECKING:
-    from launch.remote.base.records import PlannedPrice
+    from launch.remote.base.phase_records import PlannedPrice
 
 __all__ = ["save_price", "saved_price"]
 

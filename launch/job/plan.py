@@ -23,14 +23,13 @@ from launch.remote.base import timing
 from launch.remote.base.files import python_folder
 from launch.remote.base.health_records import ProbeMode, ProbeOrder, Promise
 from launch.remote.base.job_dir import PLAN_VERSION, without_values
-from launch.remote.base.phase_records import Phase
+from launch.remote.base.phase_records import Phase, PlannedPrice
 from launch.remote.base.records import (
     BARE,
     Checks,
     DataRecord,
     EnvironmentRecord,
     Plan,
-    PlannedPrice,
     ShownPlan,
 )
 from launch.remote.base.tf_config import FIRST_PORT

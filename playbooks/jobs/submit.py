@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from launch.job.plan import JobPlan
     from launch.job.spec import JobSpec
     from launch.job.stages import Stages
-    from launch.remote.base.records import PlannedPrice
+    from launch.remote.base.phase_records import PlannedPrice
 
 __all__ = ["Handling", "Identity", "Load", "hand_over", "home_of", "planned_as", "source_text"]
 

@@ -1,4 +1,4 @@
-"""Types of a job's phases: what it did, from when to when. Ranks do not import it."""
+"""Types of a job's phases, what it did from when to when, and of its nodes' price. Ranks do not import it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal, TypedDict
 
 from launch.remote.base.health_records import Timed
 
-__all__ = ["Phase", "PhaseEvent", "PhaseName"]
+__all__ = ["Phase", "PhaseEvent", "PhaseName", "PlannedPrice"]
 
 PhaseName = Literal[
     "stage-code",
@@ -44,3 +44,13 @@ class PhaseEvent(Phase, Timed):
     event: Literal["phase"]
     attempt: int
     """Of the launch that it belongs to: 0 for the job's first."""
+
+
+class PlannedPrice(TypedDict):
+    """List price of each node of a job, as known on the operator's machine at the launch."""
+
+    per_hour: float
+    currency: Literal["USD"]
+    kind: Literal["regular", "spot"]
+    source: str
+    """The price list, and the day on which it was read."""

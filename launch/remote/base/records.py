@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Dict, List, Literal, Tuple, TypedDict, Union  # noqa: UP035  (nodes may run Python 3.8)
 
 from launch.remote.base.health_records import HealthCheck, HealthEvent, ProbeEvent, ProbeOrder, Timed
-from launch.remote.base.phase_records import Phase, PhaseEvent
+from launch.remote.base.phase_records import Phase, PhaseEvent, PlannedPrice
 
 __all__ = [
     "BARE",
@@ -69,16 +69,6 @@ class PlannedNode(TypedDict):
     """Number of slots that the job holds on the node."""
     env: dict[str, str]
     ranks: list[PlannedRank]
-
-
-class PlannedPrice(TypedDict):
-    """List price of each node of a job, as known on the operator's machine at the launch."""
-
-    per_hour: float
-    currency: Literal["USD"]
-    kind: Literal["regular", "spot"]
-    source: str
-    """The price list, and the day on which it was read."""
 
 
 class CommandLine(TypedDict):

@@ -20,7 +20,7 @@ def node_cost(per_hour: float, nodes: int, start: float, end: float) -> float:
 
 def job_cost(price: object, nodes: int, start: float | None, end: float) -> float | None:
     """Return the cost in USD of a job that has its nodes since ``start``; None before it has them, and where
-    ``price`` is not a :class:`~launch.remote.base.records.PlannedPrice` in USD.
+    ``price`` is not a :class:`~launch.remote.base.phase_records.PlannedPrice` in USD.
 
     >>> job_cost({"per_hour": 24.0, "currency": "USD"}, 3, 1000.0, 1955.0)
     19.1
