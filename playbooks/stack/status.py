@@ -57,14 +57,16 @@ class NodeStatus:
 def status(context: Context, stack: str | None = None, wide: bool = False, json: bool = False) -> None:
     """Show the nodes as Azure has them now, and whether each is ready for jobs.
 
-    With ranklift:ttlHours it prints when their time is over. The exit status is 1 when a node is not ready,
-    when Azure has another number of nodes than the stack's configuration asks for, when another resource of
-    the stack is missing in Azure, and when Azure could not be queried.
+    With ranklift:ttlHours it prints when their time is over, with ranklift:monitor whether their metrics
+    reach Azure Monitor. The exit status is 1 when a node is not ready, when Azure has another number of nodes
+    than the stack's configuration asks for, when another resource of the stack is missing in Azure, and when
+    Azure could not be queried.
     """
     from playbooks.nodes import vm_ops
     from playbooks.nodes.health import drain_of, fate_of, is_settled, probe, remarks, unfit
     from playbooks.nodes.look import errors_of, finding_lines, findings_of, look
     from playbooks.stack.converge import present, wanted_of
+    from playbooks.stack.monitor_status import monitor_lines
 
     chosen = open_from(context, stack)
     outputs = chosen.outputs()
@@ -107,7 +109,10 @@ def status(context: Context, stack: str | None = None, wide: bool = False, json:
             folds="ssh",
             wide=wide,
         )
-    is_lacking = _report_rest(chosen, answer["rest"], output.progress if json else output.result)
+    report = output.progress if json else output.result
+    is_lacking = _report_rest(chosen, answer["rest"], report)
+    for line in monitor_lines(chosen, inventory, ready):
+        report(line)
     for name, error in wrong.items():
         if not isinstance(answers[name], Exception):  # those are in the table
             output.progress(str(error))

@@ -128,6 +128,10 @@ def test_it_is_turned_on_and_off_on_running_nodes(cluster: Workplace) -> None:
             until(lambda: [key for key in arrived(cluster) if wanted <= set(key)], 150)
             until(lambda: len(instances(arrived(cluster))) == NODES, 90)
             check_it_is_what_the_nodes_serve(cluster, nodes)
+        status = cluster.fab("status").out
+        assert re.search(
+            r"workspace ranklift-rehearsal: node\[000000-000003\]: metrics were taken within", status
+        )
         check_a_node_without_the_role_says_so(cluster, nodes["node000000"])
     finally:
         cluster.configure("rehearsal", nodeCount=NODES, metricsPort=METRICS_PORT)
@@ -174,6 +178,7 @@ def check_a_node_without_the_role_says_so(cluster: Workplace, address: str) -> N
         return [value for key, value in page.items() if key[0] == "ranklift_monitor_up"]
 
     until(lambda: up() == [0.0], 90)
+    assert "node000000: the last metrics were not taken (the last " in cluster.fab("status").out
     dropped = [v for key, v in served(cluster, address).items() if "samples_dropped" in key[0]]
     assert dropped[0] > 0
     kept = ("roleDefinitionId", "principalId", "principalType")
