@@ -8,7 +8,10 @@ from typing import Literal
 
 from launch.remote.base.health_records import ProbeResult
 
-__all__ = ["Transport", "transport_of"]
+__all__ = ["NOT_PROBED", "Transport", "transport_of"]
+
+NOT_PROBED = "not probed"
+"""Of a run whose nodes were probed before another one, or are not to be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ def transport_of(nodes: int, results: Sequence[ProbeResult]) -> Transport:
     A connection that is not as the VM size promises outweighs all others.
     """
     if not results:
-        reason = "one node" if nodes == 1 else "not probed"
+        reason = "one node" if nodes == 1 else NOT_PROBED
         return Transport("none", "", reason)
     refused = next((one for one in results if one["verdict"] == "refused"), None)
     chosen = refused or results[-1]

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from launch.numbers import counted
 from launch.scaling.metric_numbers import NoThroughput
+from launch.scaling.point_transport import NOT_PROBED
 from launch.scaling.scaling_points import Point, make_points
 from launch.scaling.scaling_study import Study
 from launch.scaling.serial_fraction import SerialFraction, fit_serial_fraction, karp_flatt
@@ -51,7 +52,7 @@ def analyse(study: Study) -> Analysis:
     return Analysis(
         tuple(points),
         tuple(by_nodes[point.nodes][0].figures.ranks for point in points),
-        tuple("; ".join(transports[point.nodes]) for point in points),
+        tuple(_transport(transports[point.nodes]) for point in points),
         serial,
         tuple(sentences),
     )
@@ -73,6 +74,11 @@ def _incomplete(study: Study, points: Sequence[Point]) -> list[str]:
     if there < planned:
         failed.insert(0, f"{there} of {planned} runs are measured; --resume continues")
     return failed
+
+
+def _transport(words: Sequence[str]) -> str:
+    """Return what is known of a point's runs: the first of them alone is probed."""
+    return "; ".join([one for one in words if one != NOT_PROBED] or words)
 
 
 def _mixed(study: Study) -> list[str]:

@@ -95,6 +95,15 @@ def test_figures_that_are_too_good_for_those_of_ranks_give_no_verdict(
     assert (len(found.sentences) == 1) or not doubted
 
 
+def test_a_point_whose_first_run_was_probed_has_what_that_found() -> None:
+    whole = study({1: [1.0, 1.0], 2: [2.0, 2.0]})
+    without = transport_of(2, [])
+    later = [replace(run, transport=without) if run.run.repeat else run for run in whole.runs]
+    assert analyse(replace(whole, runs=tuple(later))).transports[1] == INFINIBAND.words
+    never = [replace(run, transport=without) for run in whole.runs]
+    assert analyse(replace(whole, runs=tuple(never))).transports[1] == "not probed"
+
+
 def test_points_over_different_transports_are_not_compared() -> None:
     found = analyse(study({1: [1.0, 1.0], 2: [2.0, 2.0], 4: [2.1, 2.1]}, transports={4: TCP})).sentences
     assert found == ("no verdict: the points differ in transport: InfiniBand, 1 HCA a node, TCP",)
