@@ -15,6 +15,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -31,6 +32,13 @@ _CONTROL = re.compile(r"\x1b\[(?P<private>\??)(?P<numbers>[0-9;]*)(?P<final>[@-~
 _LIMIT_S = 30.0
 
 
+class _Cell(str):
+    """A letter with the numbers of its style: ``1``, ``32``; empty without one (ECMA-48, SGR)."""
+
+    __slots__ = ("style",)
+    style: str
+
+
 class Shown:
     """What the bytes written so far make of a screen."""
 
@@ -43,13 +51,24 @@ class Shown:
         self._alternate = self._empty()
         self._row = self._column = 0
         self._saved = (0, 0)
-        self._rest = ""
+        self._rest = self._style = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     @property
     def text(self) -> list[str]:
         """The lines that are visible, without blanks at their ends."""
         return ["".join(line).rstrip() for line in self._cells()]
+
+    @property
+    def styled(self) -> list[list[tuple[str, str]]]:
+        """The visible lines, each as texts with their styles."""
+        return [
+            [
+                ("".join(cells), style)
+                for style, cells in groupby(line, lambda cell: getattr(cell, "style", ""))
+            ]
+            for line in self._cells()
+        ]
 
     def resize(self, columns: int, lines: int) -> None:
         """Cut both screens, or fill them with blanks."""
@@ -107,7 +126,9 @@ class Shown:
                 else:
                     self._letter("\r")
                     self._letter("\n")
-            self._cells()[self._row][self._column] = letter
+            cell = _Cell(letter)
+            cell.style = self._style
+            self._cells()[self._row][self._column] = cell
             self._column += 1
 
     def _control(self, found: re.Match[str]) -> None:
@@ -123,7 +144,7 @@ class Shown:
                 cells = self._cells()[self._row]
                 cells[self._column :] = [" "] * (self.columns - self._column)
             case ("", "m"):
-                pass
+                self._style = found["numbers"].lstrip("0")
             case ("?", "h" | "l") if numbers in ([1049], [25], [7], [2004]):
                 is_set = found["final"] == "h"
                 if numbers == [1049]:

@@ -69,15 +69,30 @@ def test_nodes_and_ranks_of_a_job_are_shown_while_it_runs(cluster: Workplace) ->
         }
 
 
-def test_a_picture_is_drawn_of_the_screen(cluster: Workplace, tmp_path: Path) -> None:
-    with running_job(cluster, "--nproc-per-node", "2") as job, top(cluster, job, lines=20) as terminal:
-        has_course = re.compile(r"RUNNING  for (3\d s|\d+ min)")
-        screen = terminal.wait_for(lambda text: has_course.search(text) and all_sampled(text), 120)
+COLOURS = {
+    **{"1": "font-weight: bold", "2": "opacity: .6", "7": "background: #ddd; color: #111"},
+    **{"31": "color: #ff7b72", "32": "color: #56d364", "33": "color: #e3b341", "36": "color: #39c5cf"},
+}
+"""Of a terminal's styles, by their numbers."""
+LOADS = (91, 88, 95, 90, 87, 93, 89, 92)
+"""Percent by GPU."""
+
+
+def test_a_picture_is_drawn_of_the_screen(healed: Workplace, tmp_path: Path) -> None:
+    for device, percent in enumerate(LOADS):
+        where = ("--nodes", "0-3", "--device", str(device), "--count", str(percent))
+        healed.fab("rehearsal.fault", "gpu-load", *where)
+    with running_job(healed, "--nproc-per-node", "2") as job, top(healed, job, lines=18) as terminal:
+        terminal.wait_for(lambda text: re.search(r"gpu, [3-9]\d s", text) and all_sampled(text), 150)
+        lines = terminal.shown.styled
     page = tmp_path / "top.html"
-    page.write_text(
-        f'<body style="background:#111;color:#ddd"><pre style="font-size: 14px">{html.escape(screen)}</pre>'
+    text = "\n".join(
+        "".join(f'<span style="{COLOURS.get(style, "")}">{html.escape(part)}</span>' for part, style in line)
+        for line in lines
     )
-    draw_page(page, tmp_path, "top", "960,400")
+    style = "background: #111; color: #ddd; margin: 10px"
+    page.write_text(f'<body style="{style}"><pre style="font: 14px/1.2 monospace; margin: 0">{text}</pre>')
+    draw_page(page, tmp_path, "top", "950,324")
 
 
 def test_killed_connections_and_a_stopped_watcher_are_replaced(cluster: Workplace) -> None:
