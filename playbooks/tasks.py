@@ -10,15 +10,15 @@ from launch.launchers.registry import LAUNCHERS
 from launch.remote.environment.request import FORMS
 from playbooks import images, rehearsal
 from playbooks.check import check
+from playbooks.check.on_unhealthy import OnUnhealthy
 from playbooks.cli.invoke_patches import improve_command_line
 from playbooks.data import listing_tasks, node_data, upload
 from playbooks.data import put as transfers
 from playbooks.jobs import cancel, collect, launch_file, logs, show
 from playbooks.jobs.launch import launch_task
 from playbooks.nodes import drain, environments, exec, push, ssh_task
-from playbooks.nodes.on_unhealthy import NodeReplacement, OnUnhealthy
 from playbooks.observe import debug, job_report, metrics, scaling, top
-from playbooks.stack import account, down, plan, replace, replacement, scale, status, up, wait_nodes
+from playbooks.stack import account, down, plan, replace, scale, status, up, wait_nodes
 from rehearsal.faults.fault_kinds import KINDS
 
 __all__ = ["make_collection"]
@@ -35,7 +35,6 @@ def make_collection() -> Collection:
         *(top.top, debug.debug, job_report.report, metrics.metrics, scaling.scaling),
     ):
         ns.add_task(task)
-    NodeReplacement.replace = replacement.replace_node
     launch = Collection("launch", *map(launch_task, LAUNCHERS.values()))
     launch.add_task(launch_file.launch_file, default=True)
     ns.add_collection(launch)

@@ -44,7 +44,7 @@ ARROWS: dict[str, set[str]] = {
     "playbooks.nodes": {
         *("launch", "launch.client", "launch.code", "launch.promise", "launch.remote.agent"),
         "launch.remote.base",
-        *("launch.remote.environment.request", "launch.remote.node", "infra", "infra.arm"),
+        *("launch.remote.environment.request", "launch.remote.node", "infra", "infra.arm", "infra.config"),
         "infra.preflight.stale",
         *("playbooks", "playbooks.cli", "playbooks.ssh"),
     },
@@ -56,8 +56,8 @@ ARROWS: dict[str, set[str]] = {
         *("launch", "launch.client", "launch.code", "launch.data", "launch.environment", "launch.job"),
         "launch.jobfile",
         *("launch.launchers", "launch.remote.base", "launch.remote.head", "launch.report", "launch.results"),
-        *("infra.inventory", "playbooks", "playbooks.cli", "playbooks.data", "playbooks.nodes"),
-        *("playbooks.observe", "playbooks.ssh"),
+        *("infra.inventory", "playbooks", "playbooks.check", "playbooks.cli", "playbooks.data"),
+        *("playbooks.nodes", "playbooks.observe", "playbooks.ssh"),
     },
     "playbooks.data": {
         *("launch", "launch.client", "launch.data", "launch.job", "launch.jobfile", "launch.remote.base"),

@@ -13,6 +13,7 @@ from invoke.tasks import Task
 
 from launch.data.data_inputs import fill_inputs
 from launch.launchers.base import Launcher
+from playbooks.check.on_unhealthy import ON_UNHEALTHY_HELP, on_unhealthy_flag, with_healthy_nodes
 from playbooks.cli.options import (
     HANG_HELP,
     HEALTH_HELP,
@@ -37,7 +38,6 @@ from playbooks.jobs.job_options import (
 )
 from playbooks.jobs.submit import Handling, Identity, Load, hand_over, home_of, planned_as
 from playbooks.nodes.choose import choose_free_nodes
-from playbooks.nodes.on_unhealthy import ON_UNHEALTHY_HELP, on_unhealthy_flag, with_healthy_nodes
 from playbooks.nodes.push import key_numbers, source_folder
 
 if TYPE_CHECKING:

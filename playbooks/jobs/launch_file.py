@@ -17,6 +17,7 @@ from launch.data.data_stores import Storage
 from launch.errors import InputError
 from launch.launchers.registry import LAUNCHERS
 from launch.numbers import counted
+from playbooks.check.on_unhealthy import ON_UNHEALTHY_HELP, on_unhealthy_flag, with_healthy_nodes
 from playbooks.cli.options import (
     HANG_HELP,
     HEALTH_HELP,
@@ -36,7 +37,6 @@ from playbooks.data.staging import Staging
 from playbooks.jobs.job_options import ENVIRONMENT, environment_flag, found_environment, registries_flag
 from playbooks.jobs.submit import Handling, Identity, Load, hand_over, home_of, planned_as, source_text
 from playbooks.nodes.choose import choose_free_nodes, choose_nodes
-from playbooks.nodes.on_unhealthy import ON_UNHEALTHY_HELP, on_unhealthy_flag, with_healthy_nodes
 from playbooks.nodes.push import key_numbers
 from playbooks.project import Stack
 

@@ -65,8 +65,8 @@ def status(context: Context, stack: str | None = None, wide: bool = False, json:
     from playbooks.nodes import vm_ops
     from playbooks.nodes.health import drain_of, fate_of, is_settled, probe, remarks, unfit
     from playbooks.nodes.look import errors_of, finding_lines, findings_of, look
+    from playbooks.nodes.monitor_status import monitor_lines
     from playbooks.stack.converge import present, wanted_of
-    from playbooks.stack.monitor_status import monitor_lines
 
     chosen = open_from(context, stack)
     outputs = chosen.outputs()

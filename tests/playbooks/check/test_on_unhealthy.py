@@ -12,12 +12,11 @@ from infra.inventory import Inventory, Node
 from infra.scale_plan import Use
 from launch.errors import InputError, RetryError
 from launch.remote.base.health_records import HealthMode
-from playbooks import ns
+from playbooks.check.on_unhealthy import on_unhealthy_flag, with_healthy_nodes
 from playbooks.nodes import busy, sick
-from playbooks.nodes.on_unhealthy import NodeReplacement, on_unhealthy_flag, with_healthy_nodes
 from playbooks.nodes.sick import Sick
 from playbooks.project import Stack
-from playbooks.stack.replacement import replace_node
+from playbooks.stack import replacement
 from tests.playbooks.nodes.test_sick import finding
 
 
@@ -39,7 +38,7 @@ class Cluster:
         monkeypatch.setattr(Stack, "saved", lambda _: self.inventory)
         monkeypatch.setattr(sick, "examine", self.examine)
         monkeypatch.setattr(busy, "uses", self.uses)
-        monkeypatch.setattr(NodeReplacement, "replace", self.replace)
+        monkeypatch.setattr(replacement, "replace_node", self.replace)
 
     @property
     def inventory(self) -> Inventory:
@@ -122,7 +121,7 @@ def test_a_node_that_cannot_be_replaced_ends_the_launch(monkeypatch: pytest.Monk
     def busy(*_: object) -> list[str]:
         raise RetryError("node000001 is not replaced: it has train-1")
 
-    monkeypatch.setattr(NodeReplacement, "replace", busy)
+    monkeypatch.setattr(replacement, "replace_node", busy)
     with pytest.raises(RetryError, match="it has train-1"):
         cluster.chosen(0, 1)
 
@@ -138,11 +137,6 @@ def test_a_dry_run_looks_at_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_another_word_is_refused() -> None:
     with pytest.raises(InputError, match="--on-unhealthy = 'drain': is not known; give refuse or replace"):
         on_unhealthy_flag("drain")
-
-
-def test_the_tasks_replace_as_fab_replace_does() -> None:
-    assert "replace" in ns.task_names
-    assert NodeReplacement.replace is replace_node
 
 
 def test_a_node_with_files_that_nobody_has_collected_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:

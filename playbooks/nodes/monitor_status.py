@@ -13,7 +13,7 @@ from infra.naming import monitor_name
 from launch.durations import span
 from launch.errors import GiveUpError, InputError
 from launch.host import Host
-from playbooks.cli import output
+from playbooks.cli.merged_output import grouped
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
 
@@ -58,7 +58,7 @@ def monitor_lines(stack: Stack, inventory: Inventory, nodes: Sequence[Node]) -> 
     if not nodes:
         return [f"{name}: no node is ready to send metrics"]
     found = _ask(stack, inventory, nodes, port)
-    return [f"{name}: {line}" for line in output.grouped(_texts(found))]
+    return [f"{name}: {line}" for line in grouped(_texts(found))]
 
 
 def _port(stack: Stack) -> int | None:

@@ -15,9 +15,9 @@ import pytest
 from infra.inventory import Inventory, Node
 from launch.errors import GiveUpError, RankliftError
 from launch.remote.metrics.exposition import exposition
+from playbooks.nodes import monitor_status
+from playbooks.nodes.monitor_status import Sending, monitor_lines, read_sending
 from playbooks.project import Stack
-from playbooks.stack import monitor_status
-from playbooks.stack.monitor_status import Sending, monitor_lines, read_sending
 from tests.launch.remote.metrics.known_heads import sending
 
 NODES = tuple(Node(f"node00000{n}", n, f"10.0.0.{4 + n}", "", 0, 8, "running") for n in range(4))

@@ -6,7 +6,7 @@ replaced at most once a launch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
 from infra.inventory import Inventory, Node
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from launch.remote.base.health_records import HealthMode
     from playbooks.nodes.sick import Sick
 
-__all__ = ["ON_UNHEALTHY_HELP", "NodeReplacement", "OnUnhealthy", "on_unhealthy_flag", "with_healthy_nodes"]
+__all__ = ["ON_UNHEALTHY_HELP", "OnUnhealthy", "on_unhealthy_flag", "with_healthy_nodes"]
 
 OnUnhealthy = Literal["refuse", "replace"]
 """What is done about nodes at which a look finds errors."""
@@ -28,13 +28,6 @@ ON_UNHEALTHY_HELP = (
     "what is done about a node at which a look finds errors before the job: refuse the job, or replace the "
     "node, at most once, as `fab replace` does"
 )
-
-
-class NodeReplacement:
-    """The way to replace a node; the list of tasks sets it: what changes a stack builds on what runs jobs."""
-
-    replace: Callable[[Stack, str], Sequence[str]]
-    """Replaces the node of that name; returns the names of the nodes in its place."""
 
 
 def on_unhealthy_flag(text: str | None) -> OnUnhealthy | None:
@@ -76,6 +69,7 @@ def with_healthy_nodes(
     if dry_run:
         return inventory, nodes, ("a launch looks at the nodes first, and replaces those with errors",)
     from playbooks.nodes.sick import examine
+    from playbooks.stack.replacement import replace_node
 
     found, _ = examine(stack, inventory, nodes, {}, env)
     shared = _shared_rules(found, len(nodes))
@@ -88,7 +82,7 @@ def with_healthy_nodes(
     names = [node.name for node in nodes]
     for sick in found:
         output.progress(f"{sick.node.name} is replaced before the job: {sick}")
-        fresh = NodeReplacement.replace(stack, sick.node.name)
+        fresh = replace_node(stack, sick.node.name)
         output.progress(f"{sick.node.name} replaced by {fold(fresh)}")
         names[names.index(sick.node.name)] = fresh[0]
         inventory = stack.saved()
