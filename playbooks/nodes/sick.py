@@ -11,14 +11,24 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from infra.inventory import KNOWN_HOSTS_FILE, Inventory, Node
 from infra.json_records import read_list, read_record
-from launch.errors import InputError
+from launch.errors import GiveUpError, InputError
+from launch.nodeset import fold
 from launch.remote.base.files import replace_file
 from playbooks.project import Stack
 
 if TYPE_CHECKING:
     from launch.remote.base.health_records import Finding, Look
 
-__all__ = ["Sick", "Verdict", "examine", "keep_measured", "read_checked", "sick_nodes", "write_checked"]
+__all__ = [
+    "Sick",
+    "Verdict",
+    "agreed_sick_nodes",
+    "examine",
+    "keep_measured",
+    "read_checked",
+    "sick_nodes",
+    "write_checked",
+]
 
 LONGEST_S = 24 * 3600.0
 """Age from which on a check says nothing of the nodes of now."""
@@ -166,6 +176,38 @@ def sick_nodes(
         if sick.reasons or sick.findings:
             found.append(sick)
     return found
+
+
+def agreed_sick_nodes(stack: Stack, *, yes: bool) -> tuple[list[str], list[str]]:
+    """Return the names of the sick nodes, which the user agrees to replace, and of those that nobody could
+    look at; none where there are none.
+
+    Raises as :func:`read_checked`, InputError where nobody can be asked, and
+    :class:`~launch.errors.GiveUpError` where the user does not agree.
+    """
+    from playbooks.cli import output
+    from playbooks.cli.merged_output import grouped
+    from playbooks.nodes import vm_ops
+
+    verdicts = read_checked(stack, time.time())
+    inventory = vm_ops.refresh(stack, stack.outputs())
+    sick, silent = examine(stack, inventory, inventory.nodes, verdicts)
+    for name, error in silent.items():
+        output.progress(f"{name} is not looked at, `fab replace {name}` replaces it: {error}")
+    if not sick:
+        checked = "the last check names no node" if verdicts else "no check was made"
+        where = " at the nodes that answer" if silent else ""
+        output.progress(f"nothing is replaced: {checked}, and a look finds no error{where}")
+        return [], list(silent)
+    for line in grouped({one.node.name: str(one) for one in sick}):
+        output.progress(line)
+    names = [one.node.name for one in sick]
+    agreed = yes or output.ask(f"replace {fold(names)}?")
+    if agreed is None:
+        raise InputError("--yes", None, "is not given, and without a terminal nobody can be asked", "give it")
+    if not agreed:
+        raise GiveUpError("nothing was changed")
+    return names, list(silent)
 
 
 def _errors(findings: list[Finding] | tuple[Finding, ...]) -> tuple[Finding, ...]:

@@ -6,11 +6,10 @@ import time
 from collections.abc import Sequence
 
 from invoke.context import Context
+from invoke.exceptions import Exit
 
-from launch.errors import GiveUpError, InputError
-from launch.nodeset import fold
+from launch.errors import InputError
 from playbooks.cli import output
-from playbooks.cli.merged_output import grouped
 from playbooks.cli.task import command, open_from
 from playbooks.nodes.choose import choose_node
 from playbooks.project import Stack
@@ -65,14 +64,35 @@ def replace(  # noqa: PLR0913, PLR0917
     if dry_run:
         output.steps(_steps(chosen, name, way), json=json)
         return
-    done: list[Replaced] = []
+    if sick:
+        _replace_sick(chosen, way, json=json)
+        return
     with output.stdout_to_stderr(when=json):
-        for one in _sick_names(chosen, yes=yes) if sick else [name]:
-            done.append(replace_one(chosen, one, way))
-            if not json:
-                output.result(str(done[-1]))
+        done = replace_one(chosen, name, way)
     if json:
-        output.as_json([one.shown() for one in done] if sick else done[0].shown())
+        output.as_json(done.shown())
+    else:
+        output.result(str(done))
+
+
+def _replace_sick(stack: Stack, way: Way, *, json: bool) -> None:
+    """Replace the sick nodes, one after the other; what was replaced before an error is a result, too. Raise
+    Exit where nobody could look at a node: it may be sick as well."""
+    from playbooks.nodes.sick import agreed_sick_nodes
+
+    done: list[Replaced] = []
+    try:
+        with output.stdout_to_stderr(when=json):
+            names, silent = agreed_sick_nodes(stack, yes=way.yes)
+            for name in names:
+                done.append(replace_one(stack, name, way))
+                if not json:
+                    output.result(str(done[-1]))
+    finally:
+        if json:
+            output.as_json([one.shown() for one in done])
+    if silent:
+        raise Exit(code=1)
 
 
 def _named(nodes: Sequence[str], *, sick: bool) -> str:
@@ -99,28 +119,3 @@ def _steps(stack: Stack, node: str, way: Way) -> list[str]:
     inventory = stack.saved()
     found = sick_nodes(inventory, read_checked(stack, time.time()), {})
     return [*(f"{one.node.name} ({one}): {steps}" for one in found), f"nodes with errors by a look: {steps}"]
-
-
-def _sick_names(stack: Stack, *, yes: bool) -> list[str]:
-    """Return the names of the sick nodes, which the user agrees to replace; none where there are none."""
-    from playbooks.nodes import vm_ops
-    from playbooks.nodes.sick import examine, read_checked
-
-    verdicts = read_checked(stack, time.time())
-    inventory = vm_ops.refresh(stack, stack.outputs())
-    sick, silent = examine(stack, inventory, inventory.nodes, verdicts)
-    for name, error in silent.items():
-        output.progress(f"{name} is not looked at, `fab replace {name}` replaces it: {error}")
-    if not sick:
-        checked = "the last check names no node" if verdicts else "no check was made"
-        output.progress(f"nothing is replaced: {checked}, and a look finds no error")
-        return []
-    for line in grouped({one.node.name: str(one) for one in sick}):
-        output.progress(line)
-    names = [one.node.name for one in sick]
-    agreed = yes or output.ask(f"replace {fold(names)}?")
-    if agreed is None:
-        raise InputError("--yes", None, "is not given, and without a terminal nobody can be asked", "give it")
-    if not agreed:
-        raise GiveUpError("nothing was changed")
-    return names

@@ -12,7 +12,7 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from infra.inventory import Inventory, Node, StackOutputs
-from launch.errors import InputError, NodeUnreachable
+from launch.errors import InputError, NodeUnreachable, RetryError
 from playbooks.cli import output
 from playbooks.nodes import host_report, sick
 from playbooks.nodes.host_report import HostReport, NotReported
@@ -26,11 +26,12 @@ SENT = HostReport("/subscriptions/s/providers/Microsoft.Impact/workloadImpacts/i
 
 
 class Examined(Cluster):
-    """A cluster of which ``slow`` nodes are sick by a check, and node 2 cannot be looked at."""
+    """A cluster of which ``slow`` nodes are sick by a check, and ``silent`` ones cannot be looked at."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(folder, monkeypatch)
         self.slow: tuple[int, ...] = (0, 1)
+        self.silent: tuple[str, ...] = ()
         self.answer: bool | None = None
         self.questions: list[str] = []
         self.refusal: NotReported | None = None
@@ -43,14 +44,14 @@ class Examined(Cluster):
     def examine(
         self, _: Stack, __: Inventory, nodes: Sequence[Node], verdicts: dict[str, Verdict]
     ) -> tuple[list[Sick], dict[str, Exception]]:
-        silent: dict[str, Exception] = {"node000002": NodeUnreachable("node000002", "no route to host")}
         found = [Sick(node, SLOW) for node in nodes if node.name in verdicts]
-        return found, {name: error for name, error in silent.items() if name in {node.name for node in nodes}}
+        names = [node.name for node in nodes if node.name in self.silent]
+        return found, {name: NodeUnreachable(name, "no route to host") for name in names}
 
     def checked(self, *_: object) -> dict[str, Verdict]:
         if "check" in self.ends:
             raise self.ends["check"]
-        return {f"node00000{n}": Verdict(n, "sick", SLOW) for n in self.slow}
+        return {f"node00000{n}": Verdict(n, "sick", SLOW, slow="sick") for n in self.slow}
 
     def ask(self, question: str) -> bool | None:
         self.questions.append(question)
@@ -82,7 +83,33 @@ class TestSick:
         ran = capsys.readouterr()
         assert ran.out == "node000001 replaced by node000003\n"
         assert f"node000001: {SLOW[0]}\n" in ran.err
+
+    @pytest.mark.parametrize("slow", [(1,), ()])
+    def test_a_node_that_nobody_could_look_at_is_named_and_is_no_success(
+        self, cluster: Examined, capsys: pytest.CaptureFixture[str], slow: tuple[int, ...]
+    ) -> None:
+        cluster.slow, cluster.silent = slow, ("node000002",)
+        with pytest.raises(Exit) as ended:
+            cluster.run(sick=True, yes=True)
+        ran = capsys.readouterr()
+        assert (ended.value.code, ran.out) == (1, "node000001 replaced by node000003\n" if slow else "")
         assert "node000002 is not looked at, `fab replace node000002` replaces it: " in ran.err
+        assert ("and a look finds no error at the nodes that answer" in ran.err) is not bool(slow)
+
+    def test_what_was_replaced_before_an_error_is_in_the_result(
+        self, cluster: Examined, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        replace_one = replacing._replace
+
+        def fail_at_the_second(stack: Stack, node: str, way: Any) -> Any:
+            if node == "node000001":
+                raise RetryError("node000001 is not replaced: it has train-1")
+            return replace_one(stack, node, way)
+
+        monkeypatch.setattr(replacing, "_replace", fail_at_the_second)
+        with pytest.raises(Exit):
+            cluster.run(sick=True, yes=True, json=True)
+        assert [one["node"] for one in json.loads(capsys.readouterr().out)] == ["node000000"]
 
     def test_all_are_replaced_one_after_the_other(
         self, cluster: Examined, capsys: pytest.CaptureFixture[str]
