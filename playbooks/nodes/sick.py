@@ -170,7 +170,8 @@ def sick_nodes(
         verdict, look = verdicts.get(node.name), looks.get(node.name)
         sick = Sick(node)
         if verdict is not None and verdict.verdict == "sick" and verdict.instance_id == node.instance_id:
-            sick = replace(sick, reasons=verdict.reasons, findings=_errors(verdict.findings))
+            measured = verdict.reasons[-1:] if verdict.slow else ()  # the others are those of its findings
+            sick = replace(sick, reasons=measured, findings=_errors(verdict.findings))
         if look is not None and not isinstance(look, Exception) and _errors(look["findings"]):
             sick = replace(sick, findings=_errors(look["findings"]))  # these are the newer ones
         if sick.reasons or sick.findings:

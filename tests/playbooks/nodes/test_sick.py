@@ -12,6 +12,7 @@ import pytest
 from infra.inventory import KNOWN_HOSTS_FILE, Inventory, Node
 from launch.errors import InputError, NodeUnreachable
 from launch.remote.base.health_records import Finding, Look
+from playbooks.nodes.host_report import category_of
 from playbooks.nodes.sick import (
     Sick,
     Verdict,
@@ -25,7 +26,7 @@ from playbooks.project import Stack
 
 NODES = tuple(Node(f"node00000{n}", n, "", "", 0, 8, "running") for n in range(4))
 INVENTORY = Inventory("dev", "size", "place", "me", NODES)
-SLOW = Verdict(1, "sick", ("41 % of its peers' bandwidth in 6 of 6 pairs",))
+SLOW = Verdict(1, "sick", ("41 % of its peers' bandwidth in 6 of 6 pairs",), slow="sick")
 
 
 def finding(level: Any = "error", rule: str = "ib-down") -> Finding:
@@ -106,8 +107,17 @@ def test_sick_is_what_a_check_calls_so_or_a_look_finds_now() -> None:
     ]
 
 
+def test_what_a_check_saw_in_a_look_is_not_taken_for_slow() -> None:
+    """It would be shown twice, and be reported to Azure as bad performance where the image is at fault."""
+    own = finding(rule="fabric-manager")
+    verdicts = {"node000000": Verdict(0, "sick", ("nv-fabricmanager: does not run",), (own,))}
+    (sick,) = sick_nodes(INVENTORY, verdicts, {"node000000": look(own)})
+    assert sick == Sick(NODES[0], (), (own,))
+    assert category_of(sick.findings, sick.reasons, infiniband=True) is None
+
+
 def test_a_look_is_newer_than_a_check() -> None:
-    verdicts = {"node000000": Verdict(0, "sick", ("slow",), (finding(rule="gpu-missing"),))}
+    verdicts = {"node000000": Verdict(0, "sick", ("gone", "slow"), (finding(rule="gpu-missing"),), "sick")}
     assert sick_nodes(INVENTORY, verdicts, {"node000000": look(finding())}) == [
         Sick(NODES[0], ("slow",), (finding(),))
     ]
