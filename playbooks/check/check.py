@@ -13,7 +13,7 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from infra.inventory import Inventory, Node
-from launch.errors import InputError
+from launch.errors import GiveUpError, InputError
 from launch.nodeset import fold
 from playbooks.check.alone import alone, refuse_beside_check
 from playbooks.check.report import CheckReport, format_search, make_report
@@ -83,7 +83,7 @@ def check(  # noqa: PLR0913, PLR0917  (each is an option)
     wanted = choose_nodes(inventory, nodes)
     program = program_of(inventory.size, by) if deep else None
     if svg is not None:
-        Path(svg).touch()  # a file that cannot be written is noticed before anything is measured
+        _refuse_unwritable(Path(svg))
     found, left_out = None, dict[str, str]()
     with nullcontext() if program is None else alone(chosen):
         looks = look(chosen, inventory, wanted)
@@ -100,13 +100,30 @@ def check(  # noqa: PLR0913, PLR0917  (each is an option)
     known = {name: verdicts[name] for name in report.nodes}
     is_healthy = report.is_healthy and not any(one.slow for one in known.values())
     report = replace(report, nodes=known, is_healthy=is_healthy)
+    _print(report, chosen, json=json)
     if svg is not None and found is not None:
         from playbooks.check.heat_map import heat_map
 
-        Path(svg).write_text(heat_map(found), encoding="utf-8")
-    _print(report, chosen, json=json)
+        try:
+            Path(svg).write_text(heat_map(found), encoding="utf-8")
+        except OSError as error:
+            raise GiveUpError(f"--svg {svg} cannot be written: {error.strerror}") from None
     if not report.is_healthy:
         raise Exit(code=1)
+
+
+def _refuse_unwritable(path: Path) -> None:
+    """Raise :class:`~launch.errors.InputError` for a file that cannot be written, before anything is measured
+    for it; leave none behind."""
+    existed = path.exists()
+    try:
+        with path.open("a", encoding="utf-8"):
+            pass
+        if not existed:
+            path.unlink()
+    except OSError as error:
+        problem = f"cannot be written: {error.strerror}"
+        raise InputError("--svg", str(path), problem, "name a file in a folder that exists") from None
 
 
 def _earlier(stack: Stack) -> Mapping[str, Verdict]:
