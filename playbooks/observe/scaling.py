@@ -109,6 +109,9 @@ def scaling(  # noqa: PLR0913, PLR0917  (each is an option)
     folder = Path(output).expanduser()
     folders = [Path(file).expanduser().absolute().parent, Path.cwd(), chosen.project]
     job = with_assets(read_job_file(file, set or ()), folders)
+    if job.own.on_unhealthy == "replace":
+        where = job.places["ranklift.on_unhealthy"].where
+        shown.progress(f"{where}: ranklift.on_unhealthy is not used: all runs have the same nodes")
     pattern = read_metric(metric, job.own.metrics)
     plan = _plan(nodes, repeat, (metric, pattern), of, (weak, strong), warm_up, len(inventory.nodes))
     flags = Flags(

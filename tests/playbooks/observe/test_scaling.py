@@ -81,6 +81,14 @@ def test_a_dry_run_prints_the_runs_and_writes_nothing(fab: Fab, own: Path) -> No
     assert not (own / "scaling").exists()
 
 
+def test_a_file_that_wants_unhealthy_nodes_replaced_has_none_replaced(fab: Fab, own: Path) -> None:
+    with (own / "job.yml").open("a") as file:
+        file.write("ranklift: {on_unhealthy: replace}\n")
+    ran = fab("job.yml", "--dry-run")
+    assert ran.returncode == 0, ran
+    assert "ranklift.on_unhealthy is not used: all runs have the same nodes" in ran.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
