@@ -4,5 +4,11 @@ import json
 import sys
 import urllib.request
 
-with urllib.request.urlopen(sys.argv[1], timeout=30) as answer:
-    json.dump(answer.read().decode(), sys.stdout)
+
+def main(address: str) -> None:
+    with urllib.request.urlopen(address, timeout=30) as answer:
+        json.dump(answer.read().decode(), sys.stdout)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
