@@ -65,6 +65,7 @@ def sample_plan(job: str = "t-1", **fields: Any) -> Plan:
         "machinefile": "",
         "mpirun": {},
         "nodes": [],
+        "node_price": None,
     }
     return cast("Plan", {**plan, **fields})
 

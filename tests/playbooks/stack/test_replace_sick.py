@@ -99,14 +99,14 @@ class TestSick:
     def test_what_was_replaced_before_an_error_is_in_the_result(
         self, cluster: Examined, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        replace_one = replacing._replace
+        replace_one = replacing.replace_one
 
         def fail_at_the_second(stack: Stack, node: str, way: Any) -> Any:
             if node == "node000001":
                 raise RetryError("node000001 is not replaced: it has train-1")
             return replace_one(stack, node, way)
 
-        monkeypatch.setattr(replacing, "_replace", fail_at_the_second)
+        monkeypatch.setattr(replacing, "replace_one", fail_at_the_second)
         with pytest.raises(Exit):
             cluster.run(sick=True, yes=True, json=True)
         assert [one["node"] for one in json.loads(capsys.readouterr().out)] == ["node000000"]
