@@ -98,7 +98,7 @@ class TestInABrowser:
         assert "<title>restarted-" in opened.document
 
     def test_a_picture_is_drawn_of_it(self, page: Path, tmp_path: Path) -> None:
-        draw_page(page, tmp_path, "report", "1000,1900")
+        draw_page(page, tmp_path, "report", "1000,1556")
 
     def test_requests_and_errors_of_another_page_are_seen(self, tmp_path: Path) -> None:
         other = tmp_path / "other.html"

@@ -99,7 +99,7 @@ def test_a_serial_fraction_known_by_construction_is_recovered_within_its_stated_
 
 
 def test_a_picture_is_drawn_of_a_measurement(known: tuple[Path, Ran], tmp_path: Path) -> None:
-    draw_page(known[0] / "out" / "scaling.html", tmp_path, "scaling", "1000,980")
+    draw_page(known[0] / "out" / "scaling.html", tmp_path, "scaling", "1000,880")
 
 
 def test_a_failed_run_is_named_ends_as_it_did_and_alone_is_repeated_later(cluster: Workplace) -> None:
