@@ -115,22 +115,24 @@ def read_sending(text: str) -> Sending | None:
 
 
 def _texts(found: Mapping[str, Sending | Exception | None]) -> dict[str, str]:
-    """Return a text for each node, the same for all whose metrics are taken."""
-    taken = [one.age_s for one in found.values() if isinstance(one, Sending) and one.accepted]
-    ages = [age for age in taken if age is not None]
-    sent = f"metrics were taken within the last {span(max(ages))}" if ages else ""
-    return {node: _text(one, sent) for node, one in found.items()}
+    """Return a text for each node, the same for all nodes that are in the same state."""
+    oldest: dict[bool, float] = {}
+    for one in found.values():
+        if isinstance(one, Sending) and one.age_s is not None:
+            oldest[one.accepted] = max(one.age_s, oldest.get(one.accepted, 0.0))
+    return {node: _text(one, oldest) for node, one in found.items()}
 
 
-def _text(one: Sending | Exception | None, sent: str) -> str:
+def _text(one: Sending | Exception | None, oldest: Mapping[bool, float]) -> str:
     if isinstance(one, Exception):
         return f"whether metrics are sent is unknown: {one}"
     if one is None:
         return "no metrics are sent yet: nodes begin within a minute of the setting, after their first push"
-    if one.accepted and one.age_s is not None:
-        return sent
-    last = "none since its service started" if one.age_s is None else f"the last {span(one.age_s)} ago"
+    age = "" if one.age_s is None else span(oldest[one.accepted])
+    if one.accepted and age:
+        return f"metrics were taken within the last {age}"
+    before = f"others were, up to {age} ago" if age else "none were since the node's service started"
     return (
-        f"the last metrics were not taken ({last}): `fab exec 'sudo journalctl -u ranklift-metrics -n 20'` "
+        f"the last metrics were not taken ({before}): `fab exec 'sudo journalctl -u ranklift-metrics -n 20'` "
         "shows why"
     )

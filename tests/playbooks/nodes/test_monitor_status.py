@@ -56,11 +56,19 @@ def test_each_other_state_has_its_own(stack: Stack, monkeypatch: pytest.MonkeyPa
     soon = "nodes begin within a minute of the setting, after their first push"
     refused = "http://10.0.0.7:9500/metrics is not served: refused"
     assert [line.removeprefix("Azure Monitor workspace ranklift-dev: ") for line in found] == [
-        f"node000000: the last metrics were not taken (the last 200.0 s ago): {why}",
-        f"node000001: the last metrics were not taken (none since its service started): {why}",
+        f"node000000: the last metrics were not taken (others were, up to 200.0 s ago): {why}",
+        f"node000001: the last metrics were not taken (none were since the node's service started): {why}",
         f"node000002: no metrics are sent yet: {soon}",
         f"node000003: whether metrics are sent is unknown: {refused}",
     ]
+
+
+def test_nodes_whose_metrics_are_not_taken_share_a_line_too(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = {node.name: Sending(accepted=False, age_s=70.0 + node.instance_id) for node in NODES}
+    (line,) = lines(stack, monkeypatch, answers)
+    assert "node[000000-000003]: the last metrics were not taken (others were, up to 73.0 s ago)" in line
 
 
 def test_without_a_ready_node_there_is_none_to_send(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
