@@ -34,7 +34,7 @@ _DRAIN = f"""\
 mkdir -p -m 700 .ranklift || exit
 if [ ! -s {_FILE} ]; then
   echo "drained $(date -u +%Y-%m-%dT%H:%M:%SZ) by $1" > {_FILE}.$$ && sync {_FILE}.$$ &&
-    mv {_FILE}.$$ {_FILE} || exit
+    mv {_FILE}.$$ {_FILE} || {{ rm -f {_FILE}.$$; exit 1; }}
 fi
 cat {_FILE}
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from launch.remote.base.names import drained_at
 from launch.remote.node.slots import DRAINED
+from playbooks.nodes.drain import _DRAIN
 from tests.playbooks.server import SshServer, free_port, save_stack
 from tests.playbooks.typed import fab, write_project
 
@@ -52,6 +54,18 @@ def test_the_note_names_the_time_and_the_operator_and_the_first_one_stays(
     assert fab(workplace, "drain", "0-1").stdout == (
         "node[000000-000001]: drained 2026-03-01T09:05:07Z by ann on desk\n"
     )
+
+
+def test_a_full_disk_keeps_no_part_of_a_note(tmp_path: Path) -> None:
+    """A program that fails stands for the disk."""
+    (tmp_path / "sync").write_text("#!/bin/sh\necho full >&2; exit 1\n")
+    (tmp_path / "sync").chmod(0o755)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(
+        ["sh", "-c", _DRAIN, "sh", "ann"], cwd=tmp_path, env=env, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"full\n")
+    assert list((tmp_path / ".ranklift").iterdir()) == []
 
 
 def test_undrain_removes_it_and_may_be_repeated(workplace: Path, note: Path) -> None:
