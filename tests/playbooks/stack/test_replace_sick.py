@@ -19,6 +19,7 @@ from playbooks.nodes.host_report import HostReport, NotReported
 from playbooks.nodes.sick import Sick, Verdict
 from playbooks.project import Stack
 from playbooks.stack import replace as replacing
+from playbooks.stack import replacement
 from tests.playbooks.stack.test_replace import Cluster
 
 SLOW = ("41 % of its peers' bandwidth in 6 of 6 pairs",)
@@ -99,7 +100,7 @@ class TestSick:
     def test_what_was_replaced_before_an_error_is_in_the_result(
         self, cluster: Examined, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        replace_one = replacing.replace_one
+        replace_one = replacement.replace_one
 
         def fail_at_the_second(stack: Stack, node: str, way: Any) -> Any:
             if node == "node000001":
