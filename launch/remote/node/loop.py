@@ -67,7 +67,7 @@ class Loop:
         self._stopped = False
         self._grace = 0.0
         self._tethered = True
-        self.deserted = False
+        self.is_supervisor_lost = False
         """Whether the supervisor went silent with the channel open: it is cut off, or its node is dead."""
         self._exits = -1
         self._rate = self._burst = 0
@@ -91,12 +91,12 @@ class Loop:
     def _wait_for(self, wanted: bytes) -> bytes | None:
         """Return the payload of the next frame of the ``wanted`` kind; None once the runner must end."""
         while self._tethered and not self._stopped:
-            for kind, payload in self._turn(TICK_MS):
+            for kind, payload in self._handle_events(TICK_MS):
                 if kind == wanted:
                     return payload
         return None
 
-    def _turn(self, wait_ms: int) -> list[tuple[bytes, bytes]]:
+    def _handle_events(self, wait_ms: int) -> list[tuple[bytes, bytes]]:
         """Handle events for up to ``wait_ms``; return the frames that the loop itself does not handle."""
         poll = select.poll()
         poll.register(self._wake, select.POLLIN)
@@ -116,11 +116,11 @@ class Loop:
             os.read(self._wake, _CHUNK)
         for rank in self.ranks:
             for fd in ready.intersection(rank.pipes):
-                self._pass_on(rank, fd)
+                self._forward_chunk(rank, fd)
         others = self._receive() if self.channel.reading in ready else []
         self._reap()
         self._keep_time()
-        self._hand_over()
+        self._queue_output()
         self.channel.flush()
         self._watch_tether()
         return others
@@ -131,7 +131,7 @@ class Loop:
     def _outlets(self) -> Iterable[Outlet]:
         return (rank.outlet for rank in self.ranks if rank.outlet is not None)
 
-    def _pass_on(self, rank: Process, fd: int) -> bool:
+    def _forward_chunk(self, rank: Process, fd: int) -> bool:
         """Move a chunk from a pipe to the log and the outlet; return False when the pipe is empty."""
         try:
             data = os.read(fd, _CHUNK)
@@ -141,10 +141,10 @@ class Loop:
             os.close(fd)
             del rank.pipes[fd]
             return False
-        self._take(rank, rank.pipes[fd], data)
+        self._log_and_forward(rank, rank.pipes[fd], data)
         return True
 
-    def _take(self, rank: Process, stream: int, data: bytes) -> None:
+    def _log_and_forward(self, rank: Process, stream: int, data: bytes) -> None:
         if rank.rank == NODE:
             rank.output = (rank.output + data)[-_CHUNK:]
         if rank.log == NO_LOG:
@@ -158,9 +158,9 @@ class Loop:
         rank.outlet.take(stream, data, now, self._has_room or is_let_through)
         rank.recent.add(stream, data, now)
         if rank.outlet.size >= _CHUNK:
-            self._hand_over(at_once=True)
+            self._queue_output(at_once=True)
 
-    def _hand_over(self, at_once: bool = False) -> None:
+    def _queue_output(self, at_once: bool = False) -> None:
         """Move output from the outlets to the send buffer, every ``_GATHER`` seconds or ``at_once``."""
         now = time.monotonic()
         waiting = [outlet for outlet in self._outlets() if outlet.size]
@@ -186,12 +186,12 @@ class Loop:
             rank.status = 128 + number if number else os.WEXITSTATUS(status)
             for fd in list(rank.pipes):
                 for _ in range(_AT_END):
-                    if not self._pass_on(rank, fd):
+                    if not self._forward_chunk(rank, fd):
                         break
             if self.container is not None:
                 rank.status, number, note = self.container.exit_of(rank.rank, pid, rank.status, number)
                 if note:
-                    self._take(rank, 2, note.encode())
+                    self._log_and_forward(rank, 2, note.encode())
             if rank.outlet is not None:
                 rank.outlet.end()
             if rank.rank == NODE:
@@ -230,7 +230,7 @@ class Loop:
             self._debug = self._debug.step(self._send)
         if now - self._looked >= TICK_MS / 1000:
             self._looked = now
-            self._look_for_a_notice()
+            self._check_notice()
         if self._sampled is not None and self._sample_at is not None and now >= self._sample_at:
             self._sample_at = self._take_sample(self._sampled, now)
         if self._stop_at is not None and now >= self._stop_at:
@@ -241,7 +241,7 @@ class Loop:
         is_closed = self.channel.is_cut or not self.channel.is_open
         if self._tethered and (is_closed or time.monotonic() - self.channel.last_heard > timing.TETHER_S):
             self._tethered = self.channel.is_open = False
-            self.deserted = not is_closed
+            self.is_supervisor_lost = not is_closed
             self.stop(self._grace)
 
     def _report_started(self, spec: RunnerSpec, pids: list[int]) -> None:
@@ -285,7 +285,7 @@ class Loop:
 
             self._debug = DebugChild(order, running, self.container.started_in if self.container else None)
 
-    def _look_for_a_notice(self) -> None:
+    def _check_notice(self) -> None:
         stamp = eviction.stamp()
         if stamp != self._notice:
             self._notice = stamp
@@ -326,13 +326,13 @@ class Loop:
         process = self._add_process(processes.spawn(argv, dict(os.environ), "/"), NO_LOG)
         kill_at = time.monotonic() + limit
         while process.status is None and time.monotonic() < kill_at and not self._stopped:
-            self._turn(TICK_MS)
+            self._handle_events(TICK_MS)
         if process.status is not None:
             return process.status, process.output
         processes.kill(process.pid, SIGKILL)
         give_up_at = time.monotonic() + timing.LOOK_KILLED_S
         while process.status is None and time.monotonic() < give_up_at:
-            self._turn(TICK_MS)
+            self._handle_events(TICK_MS)
         self.ranks.remove(process)
         for pipe in process.pipes:
             os.close(pipe)
@@ -347,25 +347,25 @@ class Loop:
             self._signal_all(SIGTERM)
             until = time.monotonic() + timing.LEFTOVER_GRACE_S
             while time.monotonic() < until and processes.has_children():
-                self._turn(20)
+                self._handle_events(20)
             left = processes.end_descendants(timing.UNKILLABLE_S)
         if self.container is not None:
             left += self.container.end()
         until = time.monotonic() + timing.LATE_OUTPUT_S
         while any(rank.pipes for rank in self.ranks) and time.monotonic() < until:
-            self._turn(20)
+            self._handle_events(20)
         for outlet in self._outlets():
             outlet.end()
         return left
 
-    def _leave(self) -> int:
+    def _wait_for_close(self) -> int:
         """Send the remaining frames and wait until the supervisor closes the channel."""
         while self._tethered:
-            self._turn(TICK_MS)
+            self._handle_events(TICK_MS)
         return 0
 
     def _send(self, kind: bytes, fields: Mapping[str, object]) -> None:
-        self._hand_over(at_once=True)  # a rank's EXIT must follow its output
+        self._queue_output(at_once=True)  # a rank's EXIT must follow its output
         self.channel.send(kind, fields)
 
 

@@ -97,28 +97,28 @@ class Runner(Loop):
                 ports = self._make_ready(spec, held)
                 ready: Ready = {"ports": ports}
                 self._send(frames.READY, ready)
-                late = self._wait_for(frames.GO)
-                if late is not None:
-                    self._start(spec, frames.unpack(late))
+                go = self._wait_for(frames.GO)
+                if go is not None:
+                    self._start(spec, frames.unpack(go))
             except slots.SlotsTaken as taken:
                 busy: Busy = {"taken": taken.taken}
                 self._send(frames.BUSY, busy)
-                return self._leave()
+                return self._wait_for_close()
             except (Unfit, OSError) as error:
                 if not self._stopped:  # a stopped job did not end because of this node
                     self._end_leftovers()
                     reasons = error.reasons if isinstance(error, Unfit) else [str(error)]
                     failed: payloads.Unfit = {"reasons": reasons}
                     self._send(frames.FAILED, failed)
-                    return self._leave()
+                    return self._wait_for_close()
         while any(rank.status is None for rank in self.ranks):
-            self._turn(TICK_MS)
+            self._handle_events(TICK_MS)
         left = self._end_leftovers()
         for slot in held:
             os.close(slot)  # before DONE: a restart may take the slots at once
         done: Done = {"left": left}
         self._send(frames.DONE, done)
-        return self._leave()
+        return self._wait_for_close()
 
     def _make_ready(self, spec: RunnerSpec, held: list[int]) -> list[int]:
         """Do all that can fail, so that no rank starts if one node fails; return the reserved ports. Raise
@@ -126,13 +126,13 @@ class Runner(Loop):
         self._check_node(spec)
         folder = prepare_folder(spec)
         held += hold_stored(spec)
-        self._work = work_dir.make(folder, spec["snapshot"], self._rest)
+        self._work = work_dir.make(folder, spec["snapshot"], self._keep_alive)
         processes.become_subreaper()
         if spec["environment"]["runtime"] != "bare":
             from launch.remote.node.runtimes.container_kinds import container_of  # bare ranks do not need it
 
             self.container = container_of(spec)
-            self.container.ready(self._run_on_node, self._rest)
+            self.container.ready(self._run_on_node, self._keep_alive)
             if self._mpi_version:
                 self._check_mpi(spec, self.container)
         if spec["checks"]:
@@ -151,7 +151,7 @@ class Runner(Loop):
             raise Unfit(*reasons)
         if checks["setup"]:
             log = open_log(folder, "setup-" + os.uname().nodename)
-            done = self._aside(["bash", "-c", checks["setup"]], env, spec, log, None)
+            done = self._run_for_node(["bash", "-c", checks["setup"]], env, spec, log, None)
             if done.status:
                 raise Unfit(f"the setup line ended with exit status {done.status}")
         if checks["requires"]:
@@ -167,7 +167,7 @@ class Runner(Loop):
             driver = torch_build.driver_version()
             more = torch_build.LOOK if driver else ""
         argv = modules_argv(expand_home(python), checks["requires"], more)
-        done = self._aside(argv, env, spec, NO_LOG, timing.MODULES_S)
+        done = self._run_for_node(argv, env, spec, NO_LOG, timing.MODULES_S)
         reason = missing_modules(spec["python"], done.status or 0, done.output)
         if not reason and capability:
             in_image = self.container is not None
@@ -195,9 +195,9 @@ class Runner(Loop):
             raise Unfit("stopped")
         return found
 
-    def _rest(self, wait_ms: int) -> None:
+    def _keep_alive(self, wait_ms: int) -> None:
         """Run the loop, signs of life included, during long work. Raise Unfit once the runner must end."""
-        self._turn(wait_ms)
+        self._handle_events(wait_ms)
         if self._stopped:
             raise Unfit("stopped")
 
@@ -209,7 +209,7 @@ class Runner(Loop):
         check_mpi(
             container,
             self._mpi_version,
-            lambda argv: self._aside(argv, env, spec, NO_LOG, timing.CONTAINER_S).output,
+            lambda argv: self._run_for_node(argv, env, spec, NO_LOG, timing.CONTAINER_S).output,
         )
 
     def _inherited(self) -> Mapping[str, str]:
@@ -222,7 +222,7 @@ class Runner(Loop):
 
     def _run_on_node(self, argv: list[str], limit: float) -> tuple[int, bytes]:
         """Run a container runtime's command on the node itself; return its exit status and output."""
-        done = self._wait_aside(processes.spawn(argv, dict(os.environ), "/"), NO_LOG, limit)
+        done = self._wait_for_process(processes.spawn(argv, dict(os.environ), "/"), NO_LOG, limit)
         return done.status or 0, done.output
 
     def _is_found(self, command: str, env: dict[str, str], spec: RunnerSpec) -> bool:
@@ -230,27 +230,27 @@ class Runner(Loop):
         if self.container is None:
             return bool(which(command, env.get("PATH", os.defpath)))
         seek = ["sh", "-c", 'command -v "$0" >/dev/null', command]
-        return not self._aside(seek, env, spec, NO_LOG, timing.CONTAINER_S).status
+        return not self._run_for_node(seek, env, spec, NO_LOG, timing.CONTAINER_S).status
 
-    def _aside(
+    def _run_for_node(
         self, argv: list[str], env: dict[str, str], spec: RunnerSpec, log: int, limit: float | None
     ) -> Process:
         """Run a command for the whole node, for at most ``limit`` seconds; with a ``log``, forward its output
         to the stream. Raise Unfit once the runner must end."""
-        return self._wait_aside(self._spawn(argv, env, expand_home(spec["cwd"]), NODE), log, limit)
+        return self._wait_for_process(self._spawn(argv, env, expand_home(spec["cwd"]), NODE), log, limit)
 
-    def _wait_aside(self, spawned: tuple[int, int, int], log: int, limit: float | None) -> Process:
+    def _wait_for_process(self, spawned: tuple[int, int, int], log: int, limit: float | None) -> Process:
         process = self._add_process(spawned, log)
         until = None if limit is None else time.monotonic() + limit
         while process.status is None:
-            self._turn(TICK_MS)
+            self._handle_events(TICK_MS)
             if until is not None and time.monotonic() > until:
                 processes.kill(process.pid, SIGKILL)
         if self._stopped:
             raise Unfit("stopped")
         return process
 
-    def _start(self, spec: RunnerSpec, late: Go) -> None:
+    def _start(self, spec: RunnerSpec, go: Go) -> None:
         folder = expand_home(spec["folder"])
         self._exits = os.open(
             folder + "/exits.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
@@ -258,7 +258,7 @@ class Runner(Loop):
         pids = []
         for given in spec["ranks"]:
             number = given["rank"]
-            given["env"].update(late.get(str(number), {}))
+            given["env"].update(go.get(str(number), {}))
             env = rank_env.environment(spec, given["env"], self._inherited())
             argv = rank_env.expand(spec["argv"], spec["expand"], env)
             if argv[0] == spec["python"]:
@@ -349,7 +349,7 @@ def run_rank() -> int:
         "" if local_rank > 0 else version,
     )
     status = runner.run()
-    if runner.deserted:
+    if runner.is_supervisor_lost:
         processes.end_idle_launcher(launcher, launched, child)
     return status
 

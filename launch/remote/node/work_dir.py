@@ -78,38 +78,38 @@ class _Tree:
         return (blocks + len(self.folders)) * block, entries
 
 
-def make(folder: str, snapshot: str, rest: Callable[[int], object]) -> int:
+def make(folder: str, snapshot: str, keep_alive: Callable[[int], object]) -> int:
     """Make the working folder in the job's ``folder`` unless it exists; return a descriptor that locks it.
 
     The folder is a copy of ``snapshot`` with its times and modes, but writable for its owner, or empty when
     that is "". Unless the snapshot has an entry ``outputs``, a link of that name leads to the job's outputs:
-    scripts written for Azure ML write their results there. Call ``rest`` every 0.1 s, with the milliseconds
-    that it may take. Raise :class:`~launch.remote.node.prepare.Unfit` where the node lacks the snapshot or
-    the room for a copy, and what ``rest`` raises.
+    scripts written for Azure ML write their results there. Call ``keep_alive`` every 0.1 s, with the
+    milliseconds that it may take. Raise :class:`~launch.remote.node.prepare.Unfit` where the node lacks the
+    snapshot or the room for a copy, and what ``keep_alive`` raises.
     """
     work = f"{folder}/{NAME}"
     while True:
-        held = _lock(work, fcntl.LOCK_SH, rest)
+        held = _lock(work, fcntl.LOCK_SH, keep_alive)
         if held is not None:
             return held
         try:  # noqa: SIM105  contextlib costs each rank its import
             os.mkdir(work + _UNFINISHED, 0o700)
         except FileExistsError:
             pass  # another runner is copying, or was killed while it copied
-        making = _lock(work + _UNFINISHED, fcntl.LOCK_EX, rest)
+        making = _lock(work + _UNFINISHED, fcntl.LOCK_EX, keep_alive)
         if making is None:
             continue
         try:
             if not os.path.isdir(work):
                 _remove(work + _UNFINISHED, is_kept=True)
-                _copy(snapshot, folder, rest)
+                _copy(snapshot, folder, keep_alive)
             else:
                 os.rmdir(work + _UNFINISHED)
         finally:
             os.close(making)
 
 
-def _lock(path: str, kind: int, rest: Callable[[int], object]) -> int | None:
+def _lock(path: str, kind: int, keep_alive: Callable[[int], object]) -> int | None:
     """Return a descriptor with the lock on the folder; None when the folder is missing or was renamed."""
     try:
         fd = _open(path)
@@ -118,9 +118,9 @@ def _lock(path: str, kind: int, rest: Callable[[int], object]) -> int | None:
     is_held = False
     try:
         while not is_held and _is_still(path, fd):  # a renamed folder is locked under its new name
-            is_held = _is_locked(fd, kind)
+            is_held = _try_lock(fd, kind)
             if not is_held:
-                rest(_WAIT_MS)
+                keep_alive(_WAIT_MS)
         is_held = is_held and _is_still(path, fd)
         return fd if is_held else None
     finally:
@@ -138,7 +138,7 @@ def _open(path: str, flags: int = 0) -> int:
         return os.open(path, flags)
 
 
-def _is_locked(fd: int, kind: int) -> bool:
+def _try_lock(fd: int, kind: int) -> bool:
     try:
         fcntl.flock(fd, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -155,7 +155,7 @@ def _is_still(path: str, fd: int) -> bool:
     return (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)
 
 
-def _copy(snapshot: str, folder: str, rest: Callable[[int], object]) -> None:
+def _copy(snapshot: str, folder: str, keep_alive: Callable[[int], object]) -> None:
     """Fill the empty new folder and rename it to its final name, or remove it and raise Unfit."""
     work = f"{folder}/{NAME}"
     new = work + _UNFINISHED
@@ -164,7 +164,7 @@ def _copy(snapshot: str, folder: str, rest: Callable[[int], object]) -> None:
         if snapshot:
             tree = _Tree(expand_home(snapshot))
             _check_room(tree, folder)
-            _copy_tree(tree, new, rest)
+            _copy_tree(tree, new, keep_alive)
         link = f"{new}/{_OUTPUTS}"
         if os.path.islink(link):
             os.unlink(link)
@@ -220,14 +220,14 @@ def _shares_blocks(tree: _Tree, folder: str) -> bool:
     return True
 
 
-def _copy_tree(tree: _Tree, new: str, rest: Callable[[int], object]) -> None:
+def _copy_tree(tree: _Tree, new: str, keep_alive: Callable[[int], object]) -> None:
     for name, _ in tree.folders[1:]:
         os.mkdir(new + name, 0o700)
     until = time.monotonic() + _BETWEEN_S
     for name, found in tree.files:
         for _ in _copy_file(tree.root + name, new + name, found):
             if time.monotonic() > until:
-                rest(0)
+                keep_alive(0)
                 until = time.monotonic() + _BETWEEN_S
     for name, found in tree.links:
         os.symlink(os.readlink(tree.root + name), new + name)

@@ -91,25 +91,25 @@ class Charliecloud(Container):
         self._held: list[int] = []
         """Descriptors of the namespaces, in the order in which they are entered."""
 
-    def ready(self, run: Run, rest: Callable[[int], object]) -> None:
+    def ready(self, run: Run, keep_alive: Callable[[int], object]) -> None:
         """Take the namespaces of another runner of the launch on this node, or make them. Raise Unfit."""
         del run
         path = f"{self.job_folder}/{_SHARED}"
         shared = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with open(shared, "r+b", buffering=0) as file:
             while not _is_locked(shared):
-                rest(_WAIT_MS)
+                keep_alive(_WAIT_MS)
             self._held = _held_by_another(file.read())
             if self._held:
                 return
-            self._held = self._make(rest)
+            self._held = self._make(keep_alive)
             own = os.getpid()
             words = [b"%d" % own, processes.start_time(own), *(b"%d" % fd for fd in self._held)]
             file.seek(0)
             file.truncate()
             file.write(b" ".join(words))
 
-    def _make(self, rest: Callable[[int], object]) -> list[int]:
+    def _make(self, keep_alive: Callable[[int], object]) -> list[int]:
         ch_run = which("ch-run", os.environ.get("PATH", os.defpath))
         if not ch_run:
             raise Unfit(
@@ -134,7 +134,7 @@ class Charliecloud(Container):
             raise Unfit(f"{root}: a mount point cannot be made: {error}") from error
         env = {key: value for key, value in os.environ.items() if key not in ("TMPDIR", "LD_PRELOAD")}
         env.setdefault("USER", str(self.node.uid))  # ch-run insists on one
-        return _namespaces_of(holder_argv(ch_run, root, self.node), env, rest)
+        return _namespaces_of(holder_argv(ch_run, root, self.node), env, keep_alive)
 
     def command(
         self, argv: list[str], env: dict[str, str], cwd: str, rank: int
@@ -171,7 +171,7 @@ def _held_by_another(text: bytes) -> list[int]:
         return []  # it has just ended
 
 
-def _namespaces_of(argv: list[str], env: dict[str, str], rest: Callable[[int], object]) -> list[int]:
+def _namespaces_of(argv: list[str], env: dict[str, str], keep_alive: Callable[[int], object]) -> list[int]:
     """Run a command, which writes a line and waits for the end of its stdin; return descriptors of its
     namespaces. Raise Unfit."""
     until = time.monotonic() + timing.CONTAINER_S
@@ -182,7 +182,7 @@ def _namespaces_of(argv: list[str], env: dict[str, str], rest: Callable[[int], o
         os.set_blocking(out, False)
         try:
             while not wrote.endswith(_INSIDE):
-                rest(_WAIT_MS)
+                keep_alive(_WAIT_MS)
                 if select.select([out], [], [], 0)[0]:
                     data = os.read(out, 4096)
                     wrote += data

@@ -100,9 +100,9 @@ class Container:
         """Return what a rank inherits, made from the variables of the node."""
         return container_variables(node, self._variables)
 
-    def ready(self, run: Run, rest: Callable[[int], object]) -> None:
-        """Prepare what all ranks of this runner need, before any rank starts; call ``rest`` while waiting.
-        Raise Unfit."""
+    def ready(self, run: Run, keep_alive: Callable[[int], object]) -> None:
+        """Prepare what all ranks of this runner need, before any rank starts. Call ``keep_alive`` while
+        waiting. Raise Unfit."""
         raise NotImplementedError
 
     def command(

@@ -115,9 +115,9 @@ class Docker(Container):
         self._set = {**self._variables, **spec["user_env"]}
         self._since = f"{time.time():.0f}"
 
-    def ready(self, run: Run, rest: Callable[[int], object]) -> None:
+    def ready(self, run: Run, keep_alive: Callable[[int], object]) -> None:
         """See whether Docker answers and has the image; load the image where it has not."""
-        del rest
+        del keep_alive
         if not self._docker:
             raise Unfit("runtime = docker: command not found; choose an image of the nodes that has it")
         if self.node.has_gpus and not self.node.has_nvidia_toolkit:

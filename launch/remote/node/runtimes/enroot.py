@@ -83,10 +83,10 @@ class Enroot(Container):
             wanted.update(MELLANOX_VISIBLE_DEVICES="all")
         return {**wanted, **super().inherited(node)}
 
-    def ready(self, run: Run, rest: Callable[[int], object]) -> None:
+    def ready(self, run: Run, keep_alive: Callable[[int], object]) -> None:
         """Write the script that ranks start by. Raise Unfit without enroot or the image, and for variables
         and folders that enroot does not pass on."""
-        del run, rest
+        del run, keep_alive
         path = os.environ.get("PATH", os.defpath)
         self._enroot = which("enroot", path)
         self._file, self._rc = f"{self.image}/image.sqsh", f"{self.job_folder}/rc"
