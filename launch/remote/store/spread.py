@@ -30,7 +30,7 @@ from launch.remote.store.assemble import Builder, Share
 from launch.remote.store.push_messages import PushHeader
 from launch.remote.store.store import Manifest, Store
 from launch.remote.store.tls import CHUNK, Line, accept, listen
-from launch.remote.store.tree_node import Branches, Call, Up, plant, spans
+from launch.remote.store.tree_node import Branches, Call, Up, make_trees, spans
 
 __all__ = ["CHUNK", "PASSES", "distribute", "main", "put", "relay"]
 
@@ -156,7 +156,7 @@ def _one_pass(
     up: Up,
     show: Callable[[int, int], object],
 ) -> dict[str, str | None]:
-    branches = Branches(plant(todo, call.header["fanout"]), call, up)
+    branches = Branches(make_trees(todo, call.header["fanout"]), call, up)
     try:
         order = sorted(branches.lacking())
         branches.announce(order)

@@ -25,7 +25,7 @@ from launch.remote.base.names import runs
 from launch.remote.store.push_messages import PushHeader, PushMessage, Tree
 from launch.remote.store.tls import Line, dial
 
-__all__ = ["BOOT", "MARK", "UNPACK", "Branch", "Branches", "Call", "Up", "own_modules", "plant", "spans"]
+__all__ = ["BOOT", "MARK", "UNPACK", "Branch", "Branches", "Call", "Up", "make_trees", "own_modules", "spans"]
 
 MARK = b"\x1eranklift "
 
@@ -57,10 +57,10 @@ exec(code,{"__file__":entry,"__name__":"entry"})
 BOOT = UNPACK + "from launch.remote.store import spread\nspread.main(r,name,source)\n"
 
 
-def plant(nodes: Sequence[tuple[str, str]], fanout: int) -> list[Tree]:
+def make_trees(nodes: Sequence[tuple[str, str]], fanout: int) -> list[Tree]:
     """Return the nodes as at most ``fanout`` trees of nearly equal size, each with that fan-out.
 
-    >>> plant([("a", "10.0.0.5"), ("b", "10.0.0.6"), ("c", "10.0.0.7")], 2)
+    >>> make_trees([("a", "10.0.0.5"), ("b", "10.0.0.6"), ("c", "10.0.0.7")], 2)
     [['a', '10.0.0.5', [['b', '10.0.0.6', []]]], ['c', '10.0.0.7', []]]
     """
     trees = []
@@ -69,7 +69,7 @@ def plant(nodes: Sequence[tuple[str, str]], fanout: int) -> list[Tree]:
     for part in range(parts):
         size = (len(nodes) - start + parts - part - 1) // (parts - part)
         mine = nodes[start : start + size]
-        trees.append([mine[0][0], mine[0][1], plant(mine[1:], fanout)])
+        trees.append([mine[0][0], mine[0][1], make_trees(mine[1:], fanout)])
         start += size
     return trees
 
