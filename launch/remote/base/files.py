@@ -12,6 +12,7 @@ __all__ = [
     "append",
     "expand_home",
     "file_in_memory",
+    "file_system_size",
     "hold",
     "keep_name",
     "python_folder",
@@ -35,6 +36,15 @@ _FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 def expand_home(path: str) -> str:
     """Return the path with ``~`` replaced by this node's home folder."""
     return os.environ.get("HOME", "/") + path[1:] if path.startswith("~") else path
+
+
+def file_system_size(path: str) -> int:
+    """Return the total size in bytes of the file system at ``path``; 0 when the path does not exist."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return 0
+    return found.f_blocks * found.f_frsize
 
 
 def python_folder(python: str) -> str:

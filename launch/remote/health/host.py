@@ -7,6 +7,7 @@ import os
 import resource
 from dataclasses import dataclass
 
+from launch.remote.base.files import file_system_size
 from launch.remote.health.sysfs import listed, read_line
 
 __all__ = ["Host", "read_host"]
@@ -46,7 +47,7 @@ def read_host(topology: str = "", *, fabric_manager: bool = False, root: str = "
     modules = listed(root + "/sys/module")
     return Host(
         memory_kib=_memory(root),
-        shm_bytes=_shared_memory(root + _SHARED_MEMORY),
+        shm_bytes=file_system_size(root + _SHARED_MEMORY),
         memlock=None if limit == resource.RLIM_INFINITY else limit,
         has_peermem=any(name in modules for name in _PEERMEM),
         has_topology=bool(topology) and os.path.exists(root + topology),
@@ -61,14 +62,6 @@ def _memory(root: str) -> int | None:
         if line.startswith("MemTotal:"):
             return int(line.split()[1])
     return None
-
-
-def _shared_memory(path: str) -> int:
-    try:
-        found = os.statvfs(path)
-    except OSError:
-        return 0
-    return found.f_blocks * found.f_frsize
 
 
 def _runs(name: str, folder: str) -> bool:

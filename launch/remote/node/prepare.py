@@ -7,6 +7,7 @@ import os
 from launch.remote.base.files import (
     UNWRITABLE,
     expand_home,
+    file_system_size,
     hold,
     python_folder,
     replace_file,
@@ -134,7 +135,7 @@ def lacks(checks: Checks, is_found: Callable[[str], bool]) -> list[str]:
         reasons.append(f"python = {python}: command not found")
     wanted = checks["shm_bytes"]
     if wanted:
-        there = _shared_memory(_SHARED_MEMORY)
+        there = file_system_size(_SHARED_MEMORY)
         if there < wanted:
             reasons.append(f"{_SHARED_MEMORY} holds {_size(there)}, the job asks for {_size(wanted)}")
     return reasons
@@ -147,15 +148,6 @@ def not_here(path: str, environment: str) -> str:
         f"{path} is not on this node any more: `fab environment.rm {environment}` removes the environment "
         "from all nodes, and the next launch makes it again"
     )
-
-
-def _shared_memory(path: str) -> int:
-    """Return the total size in bytes of the file system at ``path``; 0 when the path does not exist."""
-    try:
-        found = os.statvfs(path)
-    except OSError:
-        return 0
-    return found.f_blocks * found.f_frsize
 
 
 def _size(count: int) -> str:
