@@ -1,4 +1,4 @@
-"""Jobs of 16 ranks that hang under other MPIs, and in Horovod: the right rank, in 20 of 20."""
+"""Jobs of 16 ranks that hang under other MPIs: the right rank, in 20 of 20."""
 
 from __future__ import annotations
 
@@ -19,11 +19,9 @@ WAYS = {
     "mpich-sleeping": ("missing", "slow"),
     "intelmpi-sleeping": ("missing", "slow"),
     "openmpi-5-sleeping": ("missing", "slow"),
-    "horovod": ("missing",),
 }
-"""Those in which the library matters: how its ranks wait, move and send. A rank that is stopped, in the
-kernel or in another collective is known by its own state and stack; tests/see plays these under Open MPI 4.1.
-Nothing shows that Horovod's ranks move: their waits wake without end, and their connections never rest."""
+"""Those in which the MPI matters: how its ranks wait, move and send. A rank that is stopped, in the kernel or
+in another collective is known by its own state and stack; tests/see plays these under Open MPI 4.1."""
 
 
 @pytest.fixture(scope="module")

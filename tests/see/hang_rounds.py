@@ -69,7 +69,6 @@ FLAVOURS = {
         "mpi",
         (*_OPEN_MPI_5, "--env", "OMPI_MCA_threads_pthreads_yield_strategy=nanosleep"),
     ),
-    "horovod": Flavour("launch.mpi", "horovod", (*_OPEN_MPI, "--python", str(ROOT / ".venv-horovod"))),
 }
 
 

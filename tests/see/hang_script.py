@@ -62,23 +62,9 @@ class Mpi:
         self.other.Barrier()
 
 
-class Horovod:
-    def __init__(self):
-        import horovod.torch as hvd
-        import torch
-
-        torch.set_num_threads(1)
-        hvd.init()
-        self.torch, self.hvd = torch, hvd
-        self.rank, self.size = hvd.rank(), hvd.size()
-
-    def add_up(self, value):
-        return int(self.hvd.allreduce(self.torch.tensor([value]), op=self.hvd.Sum))
-
-
 def main(flavour):
     give_way()
-    world = {{"gloo": Gloo, "mpi": Mpi, "horovod": Horovod}}[flavour]()
+    world = Gloo() if flavour == "gloo" else Mpi()
     number = 0
     while True:
         play(world, number, *divmod(world.add_up(order(number) if world.rank == 0 else 0), BASE))
