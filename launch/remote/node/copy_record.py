@@ -74,7 +74,10 @@ def remove_copies(work: str, since: int, inodes: Mapping[str, int]) -> None:
     Enter copied folders alone: a mounted or moved folder has another inode or file system, and a link in a
     folder's place is not a folder.
     """
-    root = os.lstat(work)
+    try:
+        root = os.lstat(work)
+    except FileNotFoundError:  # another runner of the node has removed it and let its lock go
+        return
     if inodes.get("") != root.st_ino:
         return
     folders = [""]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -103,6 +105,17 @@ def test_what_the_setup_line_made_is_put_aside_where_no_rank_was_started(code: P
 def test_a_copy_that_was_killed_goes(job: Path) -> None:
     (job / "work.new" / "pkg").mkdir(parents=True)
     (job / "work.new" / "pkg" / "half").touch()
+    work_dir.clear(str(job))
+    assert left(job) == []
+
+
+def test_one_that_another_runner_has_removed_meanwhile_is_no_error(
+    code: Path, job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = make(job, code)
+    ranks_ran(job)
+    # The other holds the lock until it is done: this one has the folder open, and then locks what is gone.
+    monkeypatch.setattr(fcntl, "flock", lambda *_: shutil.rmtree(work, ignore_errors=True))
     work_dir.clear(str(job))
     assert left(job) == []
 
