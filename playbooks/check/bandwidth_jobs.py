@@ -18,6 +18,7 @@ from playbooks.check.alone import JOB_NAME
 from playbooks.jobs.cancel import cancel_job
 from playbooks.jobs.location import forget, remember
 from playbooks.jobs.submit import Identity, home_of, planned_as
+from playbooks.node_price import saved_price
 from playbooks.project import Stack
 from playbooks.ssh.fanout import ask_all, fan_out
 
@@ -46,6 +47,7 @@ class BandwidthJobs:
     ) -> None:
         self._stack, self._inventory, self._program, self._cluster = stack, inventory, program, cluster
         self._nodes = {node.name: node for node in inventory.nodes}
+        self._price = saved_price(stack, inventory)
         self._rounds = 0
         self._submitted: dict[str, bool] = {}
         """Jobs that have not ended, and whether their head has confirmed them."""
@@ -103,7 +105,6 @@ class BandwidthJobs:
     def _measure(self, number: int, group: Group) -> Measurement:
         from launch.code.push import push
         from launch.code.snapshot import EMPTY
-        from playbooks.node_price import saved_price
 
         nodes = [self._nodes[name] for name in group]
         host = self._cluster.host(nodes[0])
@@ -111,8 +112,7 @@ class BandwidthJobs:
         spec = dataclasses.replace(
             spec, name=JOB_NAME.format(round=self._rounds, group=number)
         )  # ids differ in a round
-        price = saved_price(self._stack, self._inventory)
-        planned = planned_as(Identity(), spec, self._inventory.size, nodes, price=price)
+        planned = planned_as(Identity(), spec, self._inventory.size, nodes, price=self._price)
         try:
             return self._run(planned, group)
         except NotPushed:

@@ -14,6 +14,7 @@ from launch.errors import InputError, RetryError
 from launch.nodeset import fold
 from launch.numbers import counted
 from playbooks.cli import output
+from playbooks.cli.options import one_of
 from playbooks.project import Stack
 
 if TYPE_CHECKING:
@@ -38,13 +39,7 @@ def on_unhealthy_flag(text: str | None) -> OnUnhealthy | None:
 
     Raises :class:`~launch.errors.InputError` for anything else.
     """
-    for known in get_args(OnUnhealthy):
-        if text == known:
-            found: OnUnhealthy = known
-            return found
-    if text is None:
-        return None
-    raise InputError("--on-unhealthy", text, "is not known", "give refuse or replace")
+    return one_of("--on-unhealthy", text, get_args(OnUnhealthy), "is not known", "give refuse or replace")
 
 
 def with_healthy_nodes(

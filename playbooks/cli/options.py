@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 from launch.errors import InputError
 from launch.numbers import MOST, bounded
@@ -17,11 +17,14 @@ __all__ = [
     "health_flag",
     "metrics_flag",
     "number",
+    "one_of",
     "probe_flag",
     "processes_flag",
     "restarts_flag",
     "variables",
 ]
+
+_Known = TypeVar("_Known", bound=str)
 
 HEALTH_HELP = (
     "what is done about a node that is not as its VM size promises: strict refuses the job for errors, warn "
@@ -91,6 +94,22 @@ def number(
     return bounded(flag, text, low, high, problem=f"is not a number of {of}", remedy=remedy)
 
 
+def one_of(flag: str, text: str | None, known: Sequence[_Known], problem: str, remedy: str) -> _Known | None:
+    """Return which of the ``known`` words an option was given; None when it was not given.
+
+    >>> one_of("--health", "warn", ("off", "warn"), "is not a mode", "give off or warn")
+    'warn'
+
+    Raises :class:`~launch.errors.InputError` for anything else, with this ``problem`` and ``remedy``.
+    """
+    if text is None:
+        return None
+    for word in known:
+        if text == word:
+            return word
+    raise InputError(flag, text, problem, remedy)
+
+
 def health_flag(text: str | None) -> HealthMode | None:
     """Return the value of ``--health``; None when it was not given.
 
@@ -99,14 +118,7 @@ def health_flag(text: str | None) -> HealthMode | None:
 
     Raises :class:`~launch.errors.InputError` for anything else.
     """
-    for mode in get_args(HealthMode):
-        if text == mode:
-            found: HealthMode = mode
-            return found
-    if text is None:
-        return None
-    remedy = "give off, warn or strict"
-    raise InputError("--health", text, "is not a mode", remedy)
+    return one_of("--health", text, get_args(HealthMode), "is not a mode", "give off, warn or strict")
 
 
 def probe_flag(probe: bool, no_probe: bool) -> bool | None:
