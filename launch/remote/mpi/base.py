@@ -94,6 +94,10 @@ class Mpi:
         """Return the name of the command line for that version."""
         return self.flavour
 
+    def open_files(self, _name: str, _hosts: int, /) -> int | None:
+        """Return the most files that its mpirun may open; None for as many as the head allows."""
+        return None
+
     def is_peer_loss(self, status: int, output: bytes) -> bool:
         """Return whether a rank with that exit status and last output ended because a peer had ended."""
         wrote = self.peer_lost is not None and self.peer_lost.search(output)

@@ -39,6 +39,18 @@ class OpenMpi(Mpi):
     peer_lost_statuses = (14, 15, 16, 17)  # MPI_ERR_UNKNOWN to MPI_ERR_INTERN
     node_lost = (re.compile(r"Remote daemon: .* on node (\S+)"),)
 
+    def open_files(self, name: str, hosts: int, /) -> int | None:
+        """Return the most files that version 4's mpirun may open. With 128 hosts it had 152 open, 24 and one
+        for each host.
+
+        Each of its children closes every descriptor that it may have before it becomes ssh: 144 ms of
+        processor time for the 1,048,576 of a node on Azure. PRRTE closes those that are open.
+
+        >>> OpenMpi().open_files("openmpi-4", 64), OpenMpi().open_files("openmpi-5", 64)
+        (1536, None)
+        """
+        return 1024 + 8 * hosts if name == "openmpi-4" else None
+
     @property
     def names(self) -> tuple[str, ...]:
         """One command line for each major version."""
@@ -68,7 +80,7 @@ class OpenMpi(Mpi):
         argv += ["--map-by", "slot", "--bind-to", "none"]
         argv += [runtime, f"{launcher}_agent", f"ssh {SSH_OPTIONS}"]
         if four:
-            argv += [runtime, "orte_launch_agent", f"env HWLOC_COMPONENTS={_HWLOC} {RUNNER_OF}={{job}} orted"]
+            argv += [runtime, "orte_launch_agent", f"HWLOC_COMPONENTS={_HWLOC} {RUNNER_OF}={{job}} orted"]
         if start.hosts >= FROM_HOSTS_ON_NO_TREE:
             argv += [runtime, f"{launcher}_no_tree_spawn", "1"]
             argv += [runtime, f"{launcher}_num_concurrent", str(start.hosts)]

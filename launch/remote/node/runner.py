@@ -320,6 +320,12 @@ def run_rank() -> int:
     host, _, port = os.environ.pop("RANKLIFT_SUPERVISOR", "").rpartition(":")
     for name in (processes.RUNNER_OF, "RANKLIFT_LAST"):  # Open MPI gives the head's ranks all that mpirun has
         os.environ.pop(name, None)
+    open_files = os.environ.pop("RANKLIFT_OPEN_FILES", "")
+    if open_files:
+        import resource  # only on the head, where mpirun may have a lower limit than ranks
+
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (int(open_files), hard))
     libraries = os.environ.pop("RANKLIFT_LIBRARY_PATH", "")
     if libraries:
         more = os.environ.get("LD_LIBRARY_PATH")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import signal
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from launch.client.events import LogLine
 from launch.errors import JobFailed
 from launch.job.spec import JobSpec, Kind
+from launch.remote.mpi.openmpi import OpenMpi
 from tests.launch.standin import Nodes, left_of, lines, remarks, shell, start, until
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("nothing_runs_on")]
@@ -61,6 +63,18 @@ class TestWhatRanksGet:
         for _, text in lines(nodes.run(spec)[1]):
             result = json.loads(text)
             assert [result[name] for name in own] == [result[name] for name in ours]
+
+    @KINDS
+    def test_ranks_may_open_as_many_files_as_their_nodes_allow(self, nodes: Nodes, kind: Kind) -> None:
+        allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert allowed > 2000, "mpirun's own limit would not be lower"
+        _, events = nodes.run(shell("ulimit -S -n; env | grep OPEN_FILES", kind))
+        assert sorted(lines(events)) == [(rank, f"{allowed}") for rank in range(3)]
+
+    def test_mpirun_itself_may_open_no_more_files_than_it_needs(self, nodes: Nodes) -> None:
+        of_mpirun = "awk '/Max open files/ {print $4}' /proc/$(ps -o ppid= $PPID | tr -d ' ')/limits"
+        _, events = nodes.run(shell(of_mpirun, "mpi"))
+        assert dict(lines(events))[0].strip() == str(OpenMpi().open_files("openmpi-4", len(nodes.nodes)))
 
     def test_pytorch_ranks_see_nothing_of_mpi(self, nodes: Nodes) -> None:
         nodes.env.update(OMPI_COMM_WORLD_SIZE="1", PMIX_RANK="0", PMI_SIZE="1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import socket
 import subprocess
 import time
@@ -81,7 +82,8 @@ class Mpirun:
         given.update({"RANKLIFT_LIBRARY_PATH": self._mpi.library_path, RUNNER_OF: plan["id"]})
         given["RANKLIFT_MPI"] = runner_facts(self._mpi.kind)
         given["RANKLIFT_MPI_VERSION"] = f"{self._mpi.name} {self._mpi.title}"
-        self.process = _start(argv, self._mpi, given)
+        open_files = self._mpi.kind.open_files(self._mpi.name, len(plan["nodes"]))
+        self.process = _start(argv, self._mpi, given, open_files)
 
     @property
     def choice(self) -> str:
@@ -137,18 +139,33 @@ class Mpirun:
         self.listener.close()
 
 
-def _start(argv: list[str], mpi: FoundMpi, more: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _start(
+    argv: list[str], mpi: FoundMpi, more: Mapping[str, str], open_files: int | None
+) -> subprocess.Popen[bytes]:
     """Start mpirun in the home folder, which every node has, and in a session of its own, for some MPI's is a
-    script; secrets in ``more`` reach it by its environment alone."""
+    script; secrets in ``more`` reach it by its environment alone.
+
+    With a limit of ``open_files``, runners on the head, which inherit it, get this process's own back by
+    ``RANKLIFT_OPEN_FILES``.
+    """
+    most, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = most if open_files is None else min(most, open_files)
+    own = {"RANKLIFT_OPEN_FILES": f"{most}"} if limit < most else {}
+
+    def prepare() -> None:
+        die_with_parent(SIGTERM)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+
     return subprocess.Popen(
         [mpi.command, *argv[1:]],
-        env=dict(mpi.env, **more, RANKLIFT_LAST=""),  # hydra of MPICH 5.0.2 does not pass on the last one
+        # hydra of MPICH 5.0.2 does not pass on the last one
+        env=dict(mpi.env, **more, **own, RANKLIFT_LAST=""),
         cwd=os.path.expanduser("~"),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
-        preexec_fn=lambda: die_with_parent(SIGTERM),  # noqa: PLW1509  the supervisor has no threads
+        preexec_fn=prepare,  # noqa: PLW1509  the supervisor has no threads
     )
 
 
