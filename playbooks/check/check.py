@@ -16,7 +16,6 @@ from infra.inventory import Inventory, Node
 from launch.errors import GiveUpError, InputError
 from launch.nodeset import fold
 from playbooks.check.alone import alone, refuse_beside_check
-from playbooks.check.report import CheckReport, format_search, make_report
 from playbooks.cli import output
 from playbooks.cli.merged_output import grouped
 from playbooks.cli.signals import attached
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from launch.health.measurement import Group, Measurement
     from launch.health.search import SearchResult
     from launch.remote.base.health_records import Look
+    from playbooks.check.report import CheckReport
 
 __all__ = ["check"]
 
@@ -77,6 +77,7 @@ def check(  # noqa: PLR0913, PLR0917  (each is an option)
         report_first_day(chosen, json=json)
         return
     from launch.health.bandwidth_programs import program_of
+    from playbooks.check.report import make_report  # with statistics, 7 ms of every fab's start
     from playbooks.nodes.look import look
 
     inventory = chosen.saved()
@@ -143,6 +144,8 @@ def _print(report: CheckReport, stack: Stack, *, json: bool) -> None:
     ]
     output.table(("name", "id", "verdict", "reasons"), rows, folds="reasons", needed=3)
     if report.search is not None:
+        from playbooks.check.report import format_search
+
         for line in format_search(report.search):
             output.result(line)
     sick = [str(one.instance_id) for one in report.nodes.values() if one.verdict == "sick"]

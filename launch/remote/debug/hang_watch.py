@@ -10,7 +10,6 @@ from launch.remote.base.files import replace_file
 from launch.remote.base.records import Failure
 from launch.remote.debug.collection import Collection
 from launch.remote.debug.debug_request import ANSWER, HANG, read_request
-from launch.remote.hangs.verdict import judge
 from launch.remote.head.outcome import TIMED_OUT, Outcome
 from launch.remote.head.shutdown import Stop
 from launch.remote.log.writer import LAUNCHER, last_lines
@@ -89,6 +88,8 @@ class HangWatch:
         collection, self._collection = self._collection, None
         assert collection is not None  # noqa: S101  as its only caller knows
         facts = self._facts(collection, now)
+        from launch.remote.hangs.verdict import judge  # no job's start waits for it
+
         verdict = judge(facts)
         answer: DebugAnswer = {
             "request": self._request,
