@@ -143,9 +143,6 @@ def _fabric() -> None:
     execute, load = fabric.execute, fabric.load_collection
 
     def load_collection() -> None:
-        # Invoke forbids byte code unless --write-pyc is given: every command would compile all of Ranklift,
-        # a third of its start
-        sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
         try:
             load()
         except Exit:
