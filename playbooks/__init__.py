@@ -7,7 +7,6 @@ ns.configure({"ranklift": {"project": "../ranklift"}})
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,9 +23,6 @@ def __getattr__(name: str) -> object:
         from playbooks.cli import signals
 
         signals.exit_on_interrupt_of_fab()
-        # Invoke forbids byte code unless --write-pyc is given: every fab would compile all of Ranklift, a
-        # third of its start. The user's fabfile is compiled by now, and gets no folder beside it.
-        sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
         from playbooks.tasks import make_collection
 
         globals()["ns"] = made = make_collection()

@@ -104,15 +104,6 @@ def test_the_version_is_the_packages_and_those_of_what_it_stands_on(tmp_path: Pa
     assert [line.split()[0] for line in out.splitlines()] == ["Ranklift", "Fabric", "Paramiko", "Invoke"]
 
 
-def test_byte_code_is_kept_of_ranklift_alone_unless_the_user_forbids_it(own: Path) -> None:
-    kept = own / "byte-code"
-    shell(f"PYTHONPYCACHEPREFIX={kept} PYTHONDONTWRITEBYTECODE=1 FAB little", own)
-    assert not kept.exists()
-    assert shell(f"unset PYTHONDONTWRITEBYTECODE; PYTHONPYCACHEPREFIX={kept} FAB little", own)[0] == 0
-    assert list(kept.rglob("playbooks/tasks.*.pyc"))
-    assert not list(kept.rglob("fabfile.*"))
-
-
 @pytest.mark.parametrize("words", ["much", "little", "as-table", "theirs", "--list", "--help little"])
 def test_whoever_reads_stdout_may_go_at_any_time_without_a_word(own: Path, words: str) -> None:
     # The reader is gone before fab begins.

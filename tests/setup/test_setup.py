@@ -142,6 +142,22 @@ def test_ranks_of_each_mpi_reach_each_other(debian: BareRoot, name: str) -> None
     assert [line.startswith(f"2 {MPIS[name]}") for line in out.splitlines()] == [True, True], out
 
 
+@FOR_EVERY_CHANGE
+def test_setup_compiles_what_no_fab_may_keep_compiled(debian: BareRoot) -> None:
+    code = """
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+compiled, own = [], SourceFileLoader.source_to_code
+def source_to_code(self, data, path, **more):
+    compiled.append(str(path))
+    return own(self, data, path, **more)
+SourceFileLoader.source_to_code = source_to_code
+import playbooks.tasks
+print([path for path in compiled if Path(path).is_relative_to(Path.cwd())])
+"""
+    assert python(debian, ".venv", code) == "[]"
+
+
 @pytest.mark.parametrize(
     "target", [pytest.param("setup", marks=FOR_EVERY_CHANGE), "setup-bench", "azurite", "frameworks"]
 )

@@ -94,8 +94,9 @@ class Mpi:
         """Return the name of the command line for that version."""
         return self.flavour
 
-    def open_files(self, _name: str, _hosts: int, /) -> int | None:
-        """Return the most files that its mpirun may open; None for as many as the head allows."""
+    def open_files(self, _name: str, _hosts: int, _ranks: int, /) -> int | None:
+        """Return the most files that its mpirun may open with so many hosts and ranks on its own; None for as
+        many as the head allows."""
         return None
 
     def is_peer_loss(self, status: int, output: bytes) -> bool:

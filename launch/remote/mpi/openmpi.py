@@ -39,17 +39,18 @@ class OpenMpi(Mpi):
     peer_lost_statuses = (14, 15, 16, 17)  # MPI_ERR_UNKNOWN to MPI_ERR_INTERN
     node_lost = (re.compile(r"Remote daemon: .* on node (\S+)"),)
 
-    def open_files(self, name: str, hosts: int, /) -> int | None:
-        """Return the most files that version 4's mpirun may open. With 128 hosts it had 152 open, 24 and one
-        for each host.
+    def open_files(self, name: str, hosts: int, ranks: int, /) -> int | None:
+        """Return the most files that version 4's mpirun may open. It had 24 open, one for each host and two
+        to five for each of its own node's ranks.
 
         Each of its children closes every descriptor that it may have before it becomes ssh: 144 ms of
-        processor time for the 1,048,576 of a node on Azure. PRRTE closes those that are open.
+        processor time for the 1,048,576 of a node on Azure. PRRTE closes those that are open. What a rank
+        starts on the head by MPI_Comm_spawn has this limit too.
 
-        >>> OpenMpi().open_files("openmpi-4", 64), OpenMpi().open_files("openmpi-5", 64)
-        (1536, None)
+        >>> OpenMpi().open_files("openmpi-4", 64, 8), OpenMpi().open_files("openmpi-5", 64, 8)
+        (1600, None)
         """
-        return 1024 + 8 * hosts if name == "openmpi-4" else None
+        return 1024 + 8 * (hosts + ranks) if name == "openmpi-4" else None
 
     @property
     def names(self) -> tuple[str, ...]:

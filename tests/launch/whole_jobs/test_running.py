@@ -74,7 +74,7 @@ class TestWhatRanksGet:
     def test_mpirun_itself_may_open_no_more_files_than_it_needs(self, nodes: Nodes) -> None:
         of_mpirun = "awk '/Max open files/ {print $4}' /proc/$(ps -o ppid= $PPID | tr -d ' ')/limits"
         _, events = nodes.run(shell(of_mpirun, "mpi"))
-        assert dict(lines(events))[0].strip() == str(OpenMpi().open_files("openmpi-4", len(nodes.nodes)))
+        assert dict(lines(events))[0].strip() == str(OpenMpi().open_files("openmpi-4", len(nodes.nodes), 1))
 
     def test_pytorch_ranks_see_nothing_of_mpi(self, nodes: Nodes) -> None:
         nodes.env.update(OMPI_COMM_WORLD_SIZE="1", PMIX_RANK="0", PMI_SIZE="1")

@@ -116,8 +116,15 @@ class StandInHead:
 
     def watchers(self, job: str) -> list[int]:
         """Return the processes on the head that watch the job's samples."""
-        words = ["watch-samples", job]
-        return [pid for pid, line in _lines() if line[-2:] == words]
+        home, words = self._server.folder / "home", ["watch-samples", job]
+        return [pid for pid, folder, line in _lines() if folder == home and line[-2:] == words]
+
+    def end_watchers(self, job: str) -> None:
+        """Kill the processes that watch the job's samples: one whose reader has gone ends when it next
+        writes, and until then would be taken for the next reader's."""
+        for pid in self.watchers(job):
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
 
     def cut(self, job: str) -> None:
         """Kill the sshd of each connection on which the job's samples come."""
@@ -136,8 +143,9 @@ def shifted(record: Any, late: float) -> Any:
     return record
 
 
-def _lines() -> Iterator[tuple[int, list[str]]]:
+def _lines() -> Iterator[tuple[int, Path, list[str]]]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with suppress(OSError):
-                yield int(entry.name), (entry / "cmdline").read_text().rstrip("\0").split("\0")
+                line = (entry / "cmdline").read_text().rstrip("\0").split("\0")
+                yield int(entry.name), (entry / "cwd").readlink(), line

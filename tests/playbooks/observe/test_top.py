@@ -32,6 +32,7 @@ def head(project: StandInHead) -> Iterator[StandInHead]:
     """A head with one running job of four nodes."""
     project.write(samples(4))
     yield project
+    project.end_watchers(JOB)
     project.clear()
 
 

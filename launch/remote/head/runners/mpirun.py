@@ -82,7 +82,8 @@ class Mpirun:
         given.update({"RANKLIFT_LIBRARY_PATH": self._mpi.library_path, RUNNER_OF: plan["id"]})
         given["RANKLIFT_MPI"] = runner_facts(self._mpi.kind)
         given["RANKLIFT_MPI_VERSION"] = f"{self._mpi.name} {self._mpi.title}"
-        open_files = self._mpi.kind.open_files(self._mpi.name, len(plan["nodes"]))
+        nodes = plan["nodes"]
+        open_files = self._mpi.kind.open_files(self._mpi.name, len(nodes), len(nodes[0]["ranks"]))
         self.process = _start(argv, self._mpi, given, open_files)
 
     @property
