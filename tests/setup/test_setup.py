@@ -155,7 +155,7 @@ SourceFileLoader.source_to_code = source_to_code
 import playbooks.tasks
 print([path for path in compiled if Path(path).is_relative_to(Path.cwd())])
 """
-    assert python(debian, ".venv", code) == "[]"
+    assert python(debian, ".venv", code) == "[]\n"
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ class OpenMpi(Mpi):
         argv = ["mpirun", "-np", str(start.ranks), "--hostfile", "{hostfile}"]
         argv += ["--map-by", "slot", "--bind-to", "none"]
         argv += [runtime, f"{launcher}_agent", f"ssh {SSH_OPTIONS}"]
-        if four:
+        if four:  # the remote shell assigns the variables: env would be one more program on each host
             argv += [runtime, "orte_launch_agent", f"HWLOC_COMPONENTS={_HWLOC} {RUNNER_OF}={{job}} orted"]
         if start.hosts >= FROM_HOSTS_ON_NO_TREE:
             argv += [runtime, f"{launcher}_no_tree_spawn", "1"]
