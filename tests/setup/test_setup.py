@@ -153,7 +153,7 @@ def source_to_code(self, data, path, **more):
     return own(self, data, path, **more)
 SourceFileLoader.source_to_code = source_to_code
 import playbooks.tasks
-print([path for path in compiled if Path(path).is_relative_to(Path.cwd())])
+print([path for path in compiled if Path(path).is_relative_to(Path.cwd()) and "/.venv/" not in path])
 """
     assert python(debian, ".venv", code) == "[]\n"
 
