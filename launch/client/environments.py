@@ -21,6 +21,9 @@ from launch.remote.environment.request import (
     EnvironmentListing,
     EnvironmentRemoval,
     EnvironmentRequest,
+    FailedEnvironment,
+    LackingSnapshots,
+    MadeEnvironment,
     StoredEnvironment,
 )
 
@@ -82,7 +85,7 @@ def held_on(answers: Mapping[str, EnvironmentListing]) -> list[Held]:
             bytes=max(one["bytes"] for _, one in there),
             used=datetime.fromtimestamp(max(one["used"] for _, one in there), UTC),
             jobs=tuple(dict.fromkeys(job for _, one in there for job in one["jobs"])),
-            held=tuple(node for node, one in there if one.get("is_held")),
+            held=tuple(node for node, one in there if one["is_held"]),
             nodes=tuple(node for node, _ in there),
         )
         for name, there in found.items()
@@ -105,7 +108,7 @@ def remove_from(host: Host, remote: str, names: Sequence[str], *, cache: bool) -
     if answer["kept"]:
         name, jobs = next(iter(answer["kept"].items()))
         raise in_use(name, jobs, [host.name])
-    if answer.get("is_cache_kept"):
+    if answer["is_cache_kept"]:
         problem = f"stay on {host.name}: a launch makes an environment of them"
         raise InputError("downloads", None, problem, "run `fab environment.prune` again once it is made")
 
@@ -150,6 +153,9 @@ def make_environment(
     }
     answer = _call(whole, head, remote, show)
     if answer["t"] == "lacks":
+        named = {*request["find_links"], *request["channels"], request["context"]}
+        if unknown := set(answer["snapshots"]) - named:
+            raise GiveUpError(f"{head.name}: it wants {', '.join(unknown)}, which the request does not name")
         send(answer["snapshots"])
         answer = _call(whole, head, remote, show)
     if answer["t"] == "lacks":
@@ -157,20 +163,21 @@ def make_environment(
     if answer["t"] == "failed":
         lines = "".join(f"\n  {line}" for line in answer["lines"])
         raise GiveUpError(f"{head.name}: environment {request['title']}: {answer['reason']}{lines}")
-    results = {name: _error(name, reason) for name, reason in answer["nodes"].items()}
+    results = {node.name: _error(node.name, answer["nodes"]) for node in nodes}
     if any(results.values()):
         raise ManyNodesError("spreading the environment", results)
     return Made(answer["environment"], answer["variables"], answer["built"], answer["seconds"])
 
 
-def _error(name: str, reason: str | None) -> Exception | None:
+def _error(name: str, reasons: Mapping[str, str | None]) -> Exception | None:
+    reason = reasons.get(name, "the head did not report its result")
     return None if reason is None else NodeUnreachable(name, reason)
 
 
 def _call(
     request: EnvironmentCall, head: Host, remote: str, show: Callable[[str, int, int], object]
-) -> EnvironmentAnswer:
-    return call_head(
+) -> LackingSnapshots | MadeEnvironment | FailedEnvironment:
+    answer: LackingSnapshots | MadeEnvironment | FailedEnvironment = call_head(
         EnvironmentAnswer,
         head,
         remote,
@@ -180,3 +187,4 @@ def _call(
         purpose="the environment was made",
         limit_s=timing.ENVIRONMENT_S,
     )
+    return answer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,10 +14,12 @@ from launch.remote.base.payloads import Handover
 from launch.remote.base.records import State, StateName
 from launch.remote.log.lines import Line, Lines
 from launch.remote.log.writer import LAUNCHER
+from launch.remote.reading import parse, read
 
 __all__ = ["Event", "Failure", "JobState", "LogLine", "Quiet", "Reader", "StateChange", "StateName"]
 
 StreamName = Literal["stdout", "stderr", "notice"]
+_LAST_TIME = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 _STREAMS: dict[int, StreamName] = {1: "stdout", 2: "stderr", frames.NOTICE: "notice"}
 
 
@@ -105,13 +106,13 @@ class JobState:
             ended=_time(state["ended"]),
             failure=failure
             and Failure(failure["rank"], failure["node"], failure["status"], tuple(failure["last_lines"])),
-            display_name=state.get("display_name", ""),
-            experiment=state.get("experiment", ""),
-            description=state.get("description", ""),
-            tags=dict(state.get("tags", {})),
-            restarts=state.get("restarts", 0),
-            place=state.get("place"),
-            waits_for=tuple(state.get("waits_for", ())),
+            display_name=state["display_name"],
+            experiment=state["experiment"],
+            description=state["description"],
+            tags=state["tags"],
+            restarts=state["restarts"],
+            place=state["place"],
+            waits_for=tuple(state["waits_for"]),
             cancelling=state.get("cancelling", False),
             uploading=bool(state.get("uploading")),
         )
@@ -171,12 +172,12 @@ class Reader:
             elif kind == frames.BEAT:
                 self._on_event(Quiet())
             elif kind == frames.JOB:
-                job: Handover = json.loads(payload)
+                job = read(Handover, parse(payload))
                 self._nodes = tuple(job.get("nodes", ()))
                 if self._nodes and self._on_job is not None:
-                    self._on_job(self._nodes, job["ranks"])
+                    self._on_job(self._nodes, job.get("ranks", 0))
             elif kind == frames.STATE:
-                state = JobState.from_dict(json.loads(payload))
+                state = JobState.from_dict(read(State, parse(payload)))
                 if state.is_terminal:
                     self.end()
                 if state != self.state:
@@ -190,7 +191,11 @@ class Reader:
                 self._line(last)
 
     def _output(self, record: bytes) -> None:
+        if len(record) < frames.RECORD.size:
+            raise frames.ProtocolError(f"a line of {len(record)} bytes")
         stamp, rank, node, stream, _ = frames.RECORD.unpack_from(record)
+        if stream not in _STREAMS or not 0 <= stamp <= _LAST_TIME:
+            raise frames.ProtocolError(f"a line of stream {stream} at {stamp}")
         data = record[frames.RECORD.size :]
         if stream == frames.NOTICE:
             for line in self._lines.end_rank(rank, node):
@@ -202,7 +207,7 @@ class Reader:
 
     def _line(self, line: Line) -> None:
         rank, node, stream = line.key
-        name = self._nodes[node] if node < len(self._nodes) else str(node)
+        name = self._nodes[node] if 0 <= node < len(self._nodes) else str(node)
         when = datetime.fromtimestamp(line.time, UTC)
         who = None if rank == LAUNCHER else rank
         self._on_event(LogLine(when, who, name, _STREAMS[stream], line.data, line.overwritten))

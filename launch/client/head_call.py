@@ -6,53 +6,64 @@ import io
 import json
 import signal
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any
 
-from launch.client.rpc import check, rpc_argv
+from launch.client.rpc import check, readable, rpc_argv
 from launch.errors import GiveUpError
 from launch.host import Host
+from launch.remote.reading import Malformed, parse, read
 from launch.remote.store.tree_node import MARK
 
 __all__ = ["call_head"]
 
-_Answer = TypeVar("_Answer")
 _SIGNALLED = 128
 """What a shell adds to the number of the signal that ended a command, for its exit status."""
+_LONGEST = 16 << 20
+"""Bytes of a line; one with the variables of an environment has some kilobytes."""
 
 
 def call_head(
-    _answer: type[_Answer],
+    answers: object,
     head: Host,
     remote: str,
     word: str,
     call: Mapping[str, object],
-    on_progress: Callable[[_Answer], object],
+    on_progress: Callable[[Any], object],
     *,
     purpose: str,
     limit_s: float,
-) -> _Answer:
+) -> Any:
     """Send a request to the command ``word``, pass its progress on; return the last line of the answer.
 
-    ``purpose`` completes "it stopped before ...". Raises the errors of :func:`launch.client.rpc.check`, and
-    :class:`~launch.errors.GiveUpError` where a signal ended the command or it gave no answer.
+    Each line is one of the types ``answers``, whose field ``t`` tells them apart. ``purpose`` completes "it
+    stopped before ...". Raises the errors of :func:`launch.client.rpc.check`, and
+    :class:`~launch.errors.GiveUpError` where a signal ended the command, or it gave no answer or a malformed
+    one.
     """
     data = json.dumps(call).encode()
-    last: list[_Answer] = []
+    last: list[Any] = []
     rest = b""
 
     def take(piece: bytes) -> None:
         nonlocal rest
         *lines, rest = (rest + piece).split(b"\n")
+        if len(rest) > _LONGEST:
+            raise Malformed(f"a line has more than {_LONGEST >> 20} MiB")
         for line in lines:
-            if line.startswith(MARK):
-                answer = json.loads(line[len(MARK) :])
-                if answer["t"] == "progress":
-                    on_progress(answer)
-                elif answer["t"] != "beat":
-                    last.append(answer)
+            if not line.startswith(MARK):
+                continue
+            value = parse(line[len(MARK) :])
+            if value == {"t": "beat"}:
+                continue
+            answer = read(answers, value)
+            if answer["t"] == "progress":
+                on_progress(answer)
+            elif answer["t"] != "told":  # one node's result, which the last line has too
+                last.append(answer)
 
     stdin = io.BytesIO(b"%010d" % len(data) + data)
-    done = head.stream(rpc_argv(remote, word), take, stdin=stdin, timeout=limit_s)
+    with readable(head):
+        done = head.stream(rpc_argv(remote, word), take, stdin=stdin, timeout=limit_s)
     if not last and 0 < done.exit_status - _SIGNALLED <= signal.SIGRTMAX:
         ended = f"signal {done.exit_status - _SIGNALLED} ended it before {purpose}"
         raise GiveUpError(f"{head.name}: {ended}; launch again")

@@ -12,6 +12,7 @@ from launch.host import Host
 from launch.remote.base import payloads
 from launch.remote.base.health_records import HealthMode
 from launch.remote.base.records import BARE, DataRecord, EnvironmentRecord, Event, ExitEvent
+from launch.remote.reading import Malformed
 
 __all__ = ["Happening", "JobReport", "Listing", "RankEnd", "list_some", "report_of", "show_job"]
 
@@ -23,6 +24,8 @@ class Listing:
     jobs: tuple[JobState, ...]
     """Oldest first; a job whose supervisor is gone is LOST."""
     left_out: int
+    damaged: tuple[str, ...] = ()
+    """Records that cannot be used, each in words; their jobs are missing in ``jobs``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +80,15 @@ class JobReport:
 
 def list_some(head: Host, *, remote: str, last: int | None = None) -> Listing:
     """Return a head's jobs: all that have not ended, and the ``last`` (None: all) that have."""
-    found = ask(payloads.JobListing, head, remote, "list", *([] if last is None else [str(last)]))
-    return Listing(tuple(map(JobState.from_dict, found["jobs"])), found["left_out"])
+    damaged: list[str] = []
+
+    def drop(record: object, error: Malformed) -> None:
+        name = record.get("job") if isinstance(record, dict) else None
+        damaged.append(f"the record of job {name!s:.80} is damaged: {error.where} {error.problem}")
+
+    words = [] if last is None else [str(last)]
+    found = ask(payloads.JobListing, head, remote, "list", *words, drop=drop)
+    return Listing(tuple(map(JobState.from_dict, found["jobs"])), found["left_out"], tuple(damaged))
 
 
 def show_job(job: str, head: Host, *, remote: str) -> JobReport:
@@ -114,14 +124,14 @@ def report_of(answer: payloads.JobReport) -> JobReport:
         code=plan["snapshot"],
         timeout_s=plan["timeout_s"],
         grace_s=plan["grace_s"],
-        max_restarts=plan.get("max_restarts", 0),
-        health=plan.get("health", "off"),
+        max_restarts=plan["max_restarts"],
+        health=plan["health"],
         ranks={node: tuple(ranks) for node, ranks in answer["ranks"].items()},
         ends=tuple(ends),
         events=tuple(happenings),
         folder=answer["folder"],
-        environment=plan.get("environment", BARE),
-        data=tuple(plan.get("data", [])),
+        environment=plan["environment"],
+        data=tuple(plan["data"]),
     )
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import TypeVar
@@ -12,6 +11,7 @@ from launch.errors import GiveUpError, InputError, NoSuchJob, NotPushed
 from launch.host import Completed, Host
 from launch.remote.base import frames, job_dir, timing
 from launch.remote.cli import NO_COMMAND, NO_RECORDS, REFUSED, UNPUSHED
+from launch.remote.reading import Malformed, parse, read
 
 __all__ = ["ask", "check", "code_of", "readable", "rpc_argv", "version_there"]
 
@@ -59,8 +59,11 @@ def ask(
     *words: str,
     timeout: float = timing.STEP_S,
     job: str | None = None,
+    drop: Callable[[object, Malformed], object] | None = None,
 ) -> _Answer:
     """Run a command of version ``remote`` of the node code on the head; return its answer, of this type.
+
+    ``drop`` gets the malformed records that are left out of it, as by :func:`launch.remote.reading.read`.
 
     Raise :class:`~launch.errors.NoSuchJob` when the head has no records of ``job``, and
     :class:`~launch.errors.GiveUpError` when the head cannot answer.
@@ -70,21 +73,21 @@ def ask(
     with readable(head):
         for kind, payload in frames.Decoder().feed(done.stdout):
             if kind == frames.STATE:
-                answer: _Answer = json.loads(payload)
-                return answer
+                return read(_answer, parse(payload), drop)
     raise GiveUpError(f"{head.name}: no answer to {' '.join(words)}")
 
 
 @contextmanager
 def readable(head: Host) -> Iterator[None]:
     """Raise :class:`~launch.errors.GiveUpError`, naming the likely writer, where the node's answer is not
-    made of frames."""
+    made of frames, or one of them does not hold what it should."""
     try:
         yield
-    except (frames.ProtocolError, json.JSONDecodeError) as error:
+    except (frames.ProtocolError, Malformed) as error:
         raise GiveUpError(
             f"{head.name}: its answer cannot be decoded ({error}); a start-up file of the shell there, such "
-            "as ~/.bashrc, may write to stdout: `fab exec` shows what, before the output of any command"
+            "as ~/.bashrc, may write to stdout: `fab exec` shows what, before the output of any command; "
+            "or a job has changed the records in ~/.ranklift there"
         ) from None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from launch.client.samples import JobSamples
 from launch.errors import GiveUpError
 from launch.host import Host
 from launch.remote.base import frames
+from launch.remote.reading import parse, read
 from launch.remote.sample.sample_records import History, SampleReport
 from launch.remote.sample.watch_samples import WatchAnswer
 
@@ -63,10 +63,8 @@ def watch_samples(
     with readable(head):
         try:
             done = head.stream(rpc_argv(remote, "watch-samples", job), take)
-        except (KeyError, TypeError, AttributeError, zlib.error) as error:
-            raise GiveUpError(
-                f"{head.name}: its samples of job {job} cannot be decoded: {error!r}"
-            ) from error
+        except zlib.error as error:
+            raise GiveUpError(f"{head.name}: its samples of job {job} cannot be decoded: {error}") from error
     if done.exit_status < _SIGNALLED:
         check(done, head, job)
 
@@ -76,8 +74,7 @@ def _unpacked(payload: bytes) -> WatchAnswer:
     data = unpacker.decompress(payload, _MOST_BYTES)
     if unpacker.unconsumed_tail:
         raise zlib.error(f"more than {_MOST_BYTES >> 20} MiB")
-    answer: WatchAnswer = json.loads(data)
-    return answer
+    return read(WatchAnswer, parse(data))
 
 
 def _watched(answer: WatchAnswer, history: History | None) -> Watched:

@@ -12,7 +12,14 @@ from launch.errors import GiveUpError, ManyNodesError, NodeUnreachable
 from launch.host import Host
 from launch.remote.base import timing
 from launch.remote.base.records import DataRecord
-from launch.remote.data.stage_request import StageAnswer, StageCall, StageRequest
+from launch.remote.data.stage_request import (
+    FailedStaging,
+    StageAnswer,
+    StageCall,
+    StagedAnswer,
+    StageProgress,
+    StageRequest,
+)
 
 __all__ = ["Progress", "Staged", "stage_data"]
 
@@ -64,11 +71,10 @@ def stage_data(
         "credential": make_credential(),
     }
 
-    def pass_on(answer: StageAnswer) -> None:
-        text, held = answer.get("text", ""), answer.get("held", {})
-        show(Progress(text, answer.get("bytes", 0), answer.get("total", 0), held))
+    def pass_on(answer: StageProgress) -> None:
+        show(Progress(answer["text"], answer["bytes"], answer["total"], answer["held"]))
 
-    answer = call_head(
+    answer: StagedAnswer | FailedStaging = call_head(
         StageAnswer,
         head,
         remote,
@@ -79,15 +85,18 @@ def stage_data(
         limit_s=timing.STAGE_S,
     )
     if answer["t"] == "failed":
-        lines = "".join(f"\n  {line}" for line in answer.get("lines", ()))
+        lines = "".join(f"\n  {line}" for line in answer["lines"])
         raise GiveUpError(f"{head.name}: {answer['reason']}{lines}")
-    results = {
-        name: None if reason is None else NodeUnreachable(name, reason)
-        for name, reason in answer["nodes"].items()
+    holders = nodes[:1] if request["shared"] else nodes
+    reasons = {
+        node.name: answer["nodes"].get(node.name, "the head did not report its result") for node in holders
     }
-    if any(results.values()):
+    if any(reasons.values()):
+        results = {name: reason and NodeUnreachable(name, reason) for name, reason in reasons.items()}
         raise ManyNodesError("staging data", results)
     urls = {source["name"]: source["url"] for source in request["sources"]}
+    if {one["name"] for one in answer["data"]} != urls.keys():
+        raise GiveUpError(f"{head.name}: it staged other data than {', '.join(urls)}")
     seconds = answer["seconds"] if answer["from_storage"] else 0.0
     return Staged(
         tuple(

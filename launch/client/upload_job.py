@@ -10,7 +10,9 @@ from launch.client.rpc import check, readable, rpc_argv
 from launch.errors import GiveUpError
 from launch.host import Host
 from launch.remote.base import frames, timing
+from launch.remote.base.payloads import UploadProgress
 from launch.remote.base.records import UploadEvent, UploadRecord
+from launch.remote.reading import parse, read
 
 __all__ = ["upload_job"]
 
@@ -33,11 +35,11 @@ def upload_job(
     def take(piece: bytes) -> None:
         with readable(head):
             for kind, payload in decoder.feed(piece):
-                answer = json.loads(payload)
                 if kind == frames.STATE:
-                    last.append(answer)
+                    last.append(read(UploadEvent, parse(payload)))
                 elif kind == frames.BEAT:
-                    show(answer["files"], answer["bytes"])
+                    sent = read(UploadProgress, parse(payload))
+                    show(sent["files"], sent["bytes"])
 
     stdin = io.BytesIO(json.dumps(list(uploads)).encode() + b"\n")
     done = head.stream(rpc_argv(remote, "upload-job", job), take, stdin=stdin, timeout=timing.STAGE_S)

@@ -17,7 +17,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, TypeVar
 
 from launch.code.node_code import modules, remote_id
 from launch.code.push_key import make_credential
@@ -26,10 +26,13 @@ from launch.errors import InputError, ManyNodesError, NodeUnreachable, RetryErro
 from launch.host import Host
 from launch.remote.base.messages import unexplained_end
 from launch.remote.base.timing import PUSH_SILENT_S, PUSH_SSH, PUSH_STEP_S
-from launch.remote.store.push_messages import OfferAnswer, PushHeader, PushMessage
+from launch.remote.reading import Malformed, parse, read
+from launch.remote.store.push_messages import CheckAnswer, OfferAnswer, PushHeader, PushResult
 from launch.remote.store.tree_node import BOOT, MARK
 
 __all__ = ["Address", "PushReport", "push"]
+
+_Answer = TypeVar("_Answer")
 
 FANOUT = 4
 """Children of each node in the tree: 64 nodes are three hops deep, 300 five, and a node sends four copies."""
@@ -136,22 +139,31 @@ class _Calls:
         self._head, self._timeout = head, timeout
 
     def is_everywhere(self, snapshot: Snapshot, names: Iterable[str]) -> bool:
-        answer: PushMessage
-        (answer,) = self._call({"op": "check", "id": snapshot.id}, b"")
-        return bool(answer["present"]) and set(names) <= {self._head.name, *answer["confirmed"]}
+        answer = self._one(CheckAnswer, {"op": "check", "id": snapshot.id}, b"")
+        return answer["present"] and set(names) <= {self._head.name, *answer["confirmed"]}
 
     def offer(self, snapshot: Snapshot, verify: bool) -> list[int]:
         packed = zlib.compress(snapshot.manifest, 1)
-        answer: OfferAnswer
-        (answer,) = self._call({"op": "offer", "manifest": len(packed), "verify": verify}, packed)
-        return list(answer["blobs"])
+        header: PushHeader = {"op": "offer", "manifest": len(packed), "verify": verify}
+        lacking = self._one(OfferAnswer, header, packed)["blobs"]
+        if max(lacking, default=-1) >= len(snapshot.blobs()):
+            raise RetryError(f"{self._head.name}: push: it lacks a file that the snapshot does not have")
+        return lacking
 
     def put(self, snapshot: Snapshot, stream: _Stream, header: PushHeader) -> dict[str, str | None]:
         packed = zlib.compress(snapshot.manifest, 1)
-        answers: list[PushMessage] = self._call({**header, "manifest": len(packed)}, packed, stream)
-        return {answer["node"]: answer["error"] for answer in answers if answer["t"] == "told"}
+        answers = self._call(PushResult, {**header, "manifest": len(packed)}, packed, stream)
+        return {answer["node"]: answer["error"] for answer in answers}
 
-    def _call(self, header: PushHeader, body: bytes, more: _Stream | None = None) -> list[Any]:
+    def _one(self, kind: type[_Answer], header: PushHeader, body: bytes) -> _Answer:
+        answers = self._call(kind, header, body)
+        if len(answers) != 1:
+            raise RetryError(f"{self._head.name}: push: {len(answers)} answers to {header['op']}")
+        return answers[0]
+
+    def _call(
+        self, kind: type[_Answer], header: PushHeader, body: bytes, more: _Stream | None = None
+    ) -> list[_Answer]:
         code = zlib.compress(modules(), 1)
         start = b"%s %d\n%s" % (remote_id().encode(), len(code), code)
         start += json.dumps({**header, "limit": int(self._timeout)}).encode() + b"\n" + body
@@ -165,10 +177,12 @@ class _Calls:
         if done.exit_status != 0:
             reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
             raise RetryError(f"{self._head.name}: push: {unexplained_end(done.exit_status, reason)}")
-        answers = [
-            json.loads(line[len(MARK) :]) for line in done.stdout.splitlines() if line.startswith(MARK)
-        ]
-        return [answer for answer in answers if answer["t"] != "beat"]
+        lines = (line[len(MARK) :] for line in done.stdout.split(b"\n") if line.startswith(MARK))
+        try:
+            values = [value for line in lines if (value := parse(line)) != {"t": "beat"}]
+            return [read(kind, value) for value in values]
+        except Malformed as error:
+            raise RetryError(f"{self._head.name}: push: its answer is malformed ({error})") from None
 
 
 def _contents(snapshot: Snapshot, blobs: Iterable[Entry]) -> Iterator[bytes]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
 from launch.client.rpc import check, rpc_argv, version_there
 from launch.errors import GiveUpError, InputError, NodeUnreachable, RankliftError, ReplaceNodeError
@@ -16,6 +14,7 @@ from launch.host import Host
 from launch.nodeset import fold
 from launch.remote.base import frames, job_dir, timing
 from launch.remote.collect import relay
+from launch.remote.reading import Malformed, NodeName, parse, read
 from launch.results.download import CollectReport, NodeFetch, NodeFiles, Progress
 from launch.results.folder import Results
 
@@ -25,9 +24,12 @@ _Result = TypeVar("_Result")
 
 _SLOWEST = 100_000
 """Slowest transfer in bytes a second; a slower one times out and may be retried."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_NONSENSE = (ValueError, TypeError, LookupError, frames.ProtocolError)
-"""Errors raised by decoding a malformed answer."""
+
+
+class _NamedNode(TypedDict):
+    """What is needed of a plan's node."""
+
+    name: NodeName
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +145,21 @@ class _Run:
         def take(data: bytes) -> None:
             for kind, payload in decoder.feed(data):
                 if kind == relay.NODES:
-                    self._names = _checked(head.name, json.loads(payload))
+                    self._names = read(list[NodeName], parse(payload))
                 elif kind == relay.PIECE:
-                    index, last = relay.PART.unpack_from(payload)
-                    self._on_piece(self._names[index], payload[relay.PART.size :], last=last)
+                    self._on_part(payload)
 
         with _well_formed(head.name):
             command = rpc_argv(self._remote or "", "relay", self._job, what)
             check(head.stream(command, take, stdin=requests, timeout=_limit(size)), head, self._job)
+
+    def _on_part(self, payload: bytes) -> None:
+        if len(payload) < relay.PART.size:
+            raise frames.ProtocolError(f"a piece of {len(payload)} bytes")
+        index, last = relay.PART.unpack_from(payload)
+        if not 0 <= index < len(self._names):
+            raise frames.ProtocolError(f"a piece of node {index} of {len(self._names)}")
+        self._on_piece(self._names[index], payload[relay.PART.size :], last=last)
 
     def _on_piece(self, name: str, piece: bytes, *, last: bool) -> None:
         if name in self._errors:
@@ -229,8 +238,8 @@ class _Run:
         """Return the job's nodes from the plan that an earlier collect fetched; empty without one."""
         try:
             plan = job_dir.parse_plan((self._results.folder / "job.json").read_bytes())
-            return _checked(str(self._head), [node["name"] for node in plan["nodes"]])
-        except (OSError, GiveUpError, job_dir.Unreadable, *_NONSENSE):
+            return [node["name"] for node in read(list[_NamedNode], plan["nodes"])]
+        except (OSError, job_dir.Unreadable, Malformed):
             return []
 
 
@@ -241,15 +250,9 @@ def _well_formed(name: str) -> Iterator[None]:
         yield
     except RankliftError:
         raise
-    except _NONSENSE as error:
+    except (frames.ProtocolError, Malformed) as error:
         raise GiveUpError(f"{name}: its answer is malformed ({error})") from error
 
 
 def _limit(size: int) -> float:
     return timing.COLLECT_LISTING_S + size / _SLOWEST
-
-
-def _checked(head: str, names: list[str]) -> list[str]:
-    if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in names):
-        raise GiveUpError(f"{head}: its record has invalid node names: {names!r:.200}")
-    return names

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from launch.remote.base.payloads import Listed
 from launch.remote.collect.send import PLAN, RECORDS, TREES
 
 __all__ = ["Copy", "Entry", "FetchPlan", "Here", "Landing", "Wanted", "landing", "numbered", "plan_fetch"]
@@ -35,13 +35,11 @@ class Entry:
     """A link's target; for ``o`` and ``x``, why the entry is not sent."""
 
     @classmethod
-    def from_list(cls, listed: Sequence[Any]) -> Entry:
-        """Return an entry from the node's listing. Raise ValueError or TypeError for anything else."""
-        kind, path, *rest = listed
-        if kind == "f":
-            size, mtime_ns = rest
-            return cls(kind, str(path), int(size), int(mtime_ns))
-        return cls(str(kind), str(path), text=str(rest[0]) if rest else "")
+    def from_listing(cls, listed: Listed) -> Entry:
+        """Return an entry of the node's listing."""
+        if listed[0] == "f":
+            return cls(listed[0], listed[1], listed[2], listed[3])
+        return cls(listed[0], listed[1], text="" if listed[0] == "d" else listed[2])
 
 
 @dataclass(frozen=True, slots=True)

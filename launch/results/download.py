@@ -13,7 +13,9 @@ from typing import IO, Any
 from launch.errors import GiveUpError
 from launch.remote.base import frames, job_dir
 from launch.remote.base.files import write_all
+from launch.remote.base.payloads import FileEnd, FileStart, Listed
 from launch.remote.collect import send
+from launch.remote.reading import parse, read
 from launch.results.diff import Copy, Entry, FetchPlan, Landing, Wanted, landing, plan_fetch
 from launch.results.folder import CannotKeep, Changed, Results
 
@@ -179,21 +181,26 @@ class NodeFetch:
             if kind == send.DATA:
                 self._data(payload)
             elif kind == send.ENTRIES:
-                self._entries += map(Entry.from_list, json.loads(payload))
+                self._entries += map(Entry.from_listing, read(list[Listed], parse(payload)))
             elif kind == send.LISTED:
-                self._listed, self.has_folder = True, json.loads(payload)
+                self._listed, self.has_folder = True, read(bool, parse(payload))
             elif kind == send.START:
-                self._start(**json.loads(payload))
+                self._start(read(FileStart, parse(payload)))
             elif kind == send.END:
-                self._end(**json.loads(payload))
+                self._end(read(FileEnd, parse(payload)))
 
     def check(self) -> None:
         """Raise :class:`~launch.errors.GiveUpError` when requested files have not arrived."""
         if self._waiting or self._file is not None:
             raise GiveUpError(f"{self.node}: it ended before it had sent everything")
 
-    def _start(self, matched: list[int], size: int, mtime_ns: int) -> None:
+    def _start(self, start: FileStart) -> None:
+        matched, size, mtime_ns = start["matched"], start["size"], start["mtime_ns"]
+        if not self._waiting:
+            raise GiveUpError(f"{self.node}: it sent files that were not requested")
         wanted, digests = self._waiting.popleft()
+        if max(matched, default=-1) >= len(digests):
+            raise GiveUpError(f"{self.node}: it continues a copy of {wanted.entry.path} that is not here")
         self._progress.add(total=size - wanted.entry.size)
         known = [number for number in matched if digests[number] is not None]
         goal = landing(wanted, known, size)
@@ -209,8 +216,11 @@ class NodeFetch:
         self._bytes += len(data)
         self._progress.add(come=len(data))
 
-    def _end(self, sha256: str = "", error: str = "", gone: bool = False) -> None:
+    def _end(self, end: FileEnd) -> None:
+        sha256, error, gone = end.get("sha256", ""), end.get("error", ""), end.get("gone", False)
         file, self._file = self._file, None
+        if file is None and not self._waiting:
+            raise GiveUpError(f"{self.node}: it sent files that were not requested")
         wanted = file.wanted if file is not None else self._waiting.popleft()[0]
         path = wanted.entry.path
         try:

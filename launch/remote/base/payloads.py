@@ -21,6 +21,7 @@ from launch.remote.base.records import (
     State,
     StateName,
 )
+from launch.remote.reading import Count, NodeName
 
 __all__ = [
     "Busy",
@@ -50,6 +51,7 @@ __all__ = [
     "Stop",
     "SweepAnswer",
     "Unfit",
+    "UploadProgress",
 ]
 
 # ruff: noqa: UP006, UP007  (these aliases are evaluated)
@@ -206,7 +208,7 @@ class Stop(TypedDict):
 # -- requests to and answers from the head and the nodes ------------------------------------------
 
 
-class PlanExcerpt(TypedDict, total=False):
+class PlanExcerpt(TypedDict):
     """Part of the plan that a :class:`JobReport` shows."""
 
     command: list[str]
@@ -245,7 +247,7 @@ class JobListing(TypedDict):
     """Answer of ``list``."""
 
     jobs: list[State]
-    left_out: int
+    left_out: Count
 
 
 class JobReport(TypedDict):
@@ -253,7 +255,7 @@ class JobReport(TypedDict):
 
     state: State
     plan: PlanExcerpt
-    ranks: dict[str, list[int]]
+    ranks: dict[NodeName, list[int]]
     ends: list[ExitEvent]
     events: list[Event]
     folder: str
@@ -308,14 +310,21 @@ class MpiAnswer(_Writable, total=False):
     error: str
 
 
+class UploadProgress(TypedDict):
+    """Sign of life of ``upload-job``: what was sent so far."""
+
+    files: Count
+    bytes: Count
+
+
 # -- collect --------------------------------------------------------------------------------------
 
 
 class FileStart(TypedDict):
     """Frame START of a collect; ``matched`` are the indices of the file's true beginnings."""
 
-    matched: list[int]
-    size: int
+    matched: list[Count]
+    size: Count
     mtime_ns: int
 
 

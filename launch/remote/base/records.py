@@ -10,6 +10,7 @@ from typing import Dict, List, Literal, Tuple, TypedDict, Union  # noqa: UP035  
 
 from launch.remote.base.health_records import HealthCheck, HealthEvent, ProbeEvent, ProbeOrder, Timed
 from launch.remote.base.phase_records import Phase, PhaseEvent, PlannedPrice
+from launch.remote.reading import ContentId, Count, ExitStatus, JobId, NodeName, UnixTime
 
 __all__ = [
     "BARE",
@@ -94,7 +95,7 @@ class EnvironmentRecord(TypedDict):
     """What ranks run in."""
 
     kind: Literal["bare", "python", "image"]
-    id: str
+    id: ContentId | Literal[""]
     """Hex digits: 16 of what was asked for, 8 of its own; empty for the nodes themselves."""
     path: str
     """Its folder, the same on every node: ``~/.ranklift/environments/ID``; empty for the nodes themselves."""
@@ -255,7 +256,7 @@ class _Passing(TypedDict, total=False):
 class State(_Passing):
     """State of a job: state.json."""
 
-    job: str
+    job: JobId
     name: str
     kind: str
     display_name: str
@@ -264,20 +265,20 @@ class State(_Passing):
     tags: dict[str, str]
     state: StateName
     reason: str
-    exit_status: int | None
-    created: float
-    started: float | None
-    ended: float | None
+    exit_status: ExitStatus | None
+    created: UnixTime
+    started: UnixTime | None
+    ended: UnixTime | None
     port: int | None
-    nodes: list[str]
-    ranks: int
+    nodes: list[NodeName]
+    ranks: Count
     failure: Failure | None
-    restarts: int
+    restarts: Count
     place: int | None
-    waits_for: list[str]
+    waits_for: list[JobId]
     supervisor: Process | None
     node_price: PlannedPrice | None
-    """The plan's; missing in states of older code."""
+    """The plan's."""
 
 
 class StateEvent(Timed):

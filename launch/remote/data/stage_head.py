@@ -34,6 +34,7 @@ from launch.remote.data.stage_request import (
     StageAnswer,
     StageCall,
     StagedData,
+    StageProgress,
     StageSource,
 )
 from launch.remote.store.locks import locked
@@ -117,7 +118,7 @@ def _stage(call: StageCall, up: Up) -> StageAnswer:
     with contextlib.ExitStack() as locks:
         for name in sorted(datasets):
             text = f"waiting for another launch that stages {datasets[name].source['url']}"
-            progress: StageAnswer = {"t": "progress", "text": text, "bytes": 0, "total": 0}
+            progress: StageProgress = {"t": "progress", "text": text, "bytes": 0, "total": 0, "held": {}}
             locks.enter_context(locked(store, f"{name}-head", partial(up.send, progress)))
         names_of = [node for node, _ in holders]
         wanted = [one for one in datasets.values() if not cache.is_known(store, one.id, names_of)]
@@ -322,7 +323,7 @@ class _Run:
         text = f"staging {self._names}: {size_text(self._total)} to {where}"
         if self.assigner.trouble:
             text += f"; waiting: {self.assigner.trouble}"
-        answer: StageAnswer = {"t": "progress", "text": text, "bytes": done, "total": total, "held": held}
+        answer: StageProgress = {"t": "progress", "text": text, "bytes": done, "total": total, "held": held}
         self._up.send(answer)
 
     def _wait_for_ends(self) -> None:

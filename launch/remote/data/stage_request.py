@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, Union
+
+from launch.remote.reading import ContentId, Count, JobId, NodeName, UnixTime
 
 __all__ = [
     "DataListing",
     "DataManifest",
     "DataRemoval",
     "DatasetHeader",
+    "FailedStaging",
     "Fetch",
     "NodeHeader",
     "NodeMessage",
     "StageAnswer",
     "StageCall",
+    "StageProgress",
     "StageRequest",
     "StageSource",
+    "StagedAnswer",
     "StagedData",
     "StoredData",
 ]
@@ -63,37 +68,50 @@ class StagedData(TypedDict):
     """A source that the nodes hold."""
 
     name: str
-    id: str
+    id: ContentId
     path: str
     """The file or the folder, the same on every node: ``~/.ranklift/data/ID[/FILE]``, or that in the shared
     folder."""
-    bytes: int
-    files: int
+    bytes: Count
+    files: Count
     etag: str
     """Of a file; empty for a folder."""
 
 
-class _StageAnswer(TypedDict):
-    t: Literal["beat", "progress", "staged", "failed"]
+class StageProgress(TypedDict):
+    """A line of the answer of ``stage`` while data moves, or is waited for."""
 
-
-class StageAnswer(_StageAnswer, total=False):
-    """A line of the answer of ``stage``; the last is ``staged`` or ``failed``."""
-
+    t: Literal["progress"]
     text: str
-    bytes: int
-    """Bytes on all nodes, of ``total``."""
-    total: int
+    bytes: Count
+    """Bytes on all nodes, of ``total``; 0 where it is not known."""
+    total: Count
+    held: dict[NodeName, Count]
+    """By node the bytes that it holds."""
+
+
+class StagedAnswer(TypedDict):
+    """Last line of the answer of ``stage``."""
+
+    t: Literal["staged"]
     data: list[StagedData]
     seconds: float
-    from_storage: int
+    from_storage: Count
     """Bytes that left storage."""
-    nodes: dict[str, str | None]
-    """In ``staged`` by node why it does not hold all, None where it does."""
-    held: dict[str, int]
-    """In ``progress`` by node the bytes that it holds."""
+    nodes: dict[NodeName, str | None]
+    """Why a node does not hold all; None where it does."""
+
+
+class FailedStaging(TypedDict):
+    """Last line of the answer of ``stage`` where nothing could be staged."""
+
+    t: Literal["failed"]
     reason: str
     lines: list[str]
+
+
+StageAnswer = Union[StageProgress, StagedAnswer, FailedStaging]  # noqa: UP007  (evaluated)
+"""A line of the answer of ``stage``."""
 
 
 class DataManifest(TypedDict):
@@ -109,14 +127,14 @@ class DataManifest(TypedDict):
 class StoredData(TypedDict):
     """Data that a node holds."""
 
-    id: str
+    id: ContentId
     url: str
-    bytes: int
-    files: int
-    used: float
+    bytes: Count
+    files: Count
+    used: UnixTime
     """Unix seconds of the last staging, by this node's clock."""
     is_whole: bool
-    jobs: list[str]
+    jobs: list[JobId]
     """Unfinished jobs of this head that use it."""
     shared: bool
     """Whether it is in the shared folder, where all nodes see the same."""
@@ -131,7 +149,7 @@ class DataListing(TypedDict):
 class DataRemoval(TypedDict):
     """Answer of ``remove-staged-data``."""
 
-    kept: dict[str, list[str]]
+    kept: dict[ContentId, list[JobId]]
     """By id of what was not removed, the jobs that use it."""
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, Union
 
 from launch.remote.base.records import EnvironmentRecord
+from launch.remote.reading import ContentId, Count, JobId, NodeName, UnixTime
+from launch.remote.store.push_messages import PushResult
 
 __all__ = [
     "FORMS",
@@ -13,6 +15,10 @@ __all__ = [
     "EnvironmentListing",
     "EnvironmentRemoval",
     "EnvironmentRequest",
+    "FailedEnvironment",
+    "LackingSnapshots",
+    "MadeEnvironment",
+    "MakingProgress",
     "RemovalAnswer",
     "StoredEnvironment",
 ]
@@ -60,41 +66,60 @@ class EnvironmentCall(EnvironmentRequest):
     credential: str
 
 
-class _EnvironmentAnswer(TypedDict):
-    t: Literal["beat", "progress", "lacks", "made", "failed", "told"]
+class MakingProgress(TypedDict):
+    """A line of the answer of ``environment`` while the head works."""
 
-
-class EnvironmentAnswer(_EnvironmentAnswer, total=False):
-    """A line of the answer of ``environment``; the last is ``lacks``, ``made`` or ``failed``."""
-
+    t: Literal["progress"]
     text: str
-    done: int
+    done: Count
     """Bytes; 0 where they are not known, as ``total``."""
-    total: int
-    snapshots: list[str]
+    total: Count
+
+
+class LackingSnapshots(TypedDict):
+    """Last line of the answer of ``environment``: the head needs these snapshots before it can begin."""
+
+    t: Literal["lacks"]
+    snapshots: list[ContentId]
+
+
+class MadeEnvironment(TypedDict):
+    """Last line of the answer of ``environment``: the head has it."""
+
+    t: Literal["made"]
     environment: EnvironmentRecord
     variables: dict[str, str]
     """What activating it sets for every rank."""
     seconds: float
-    bytes: int
     built: bool
-    nodes: dict[str, str | None]
-    node: str
-    error: str | None
+    nodes: dict[NodeName, str | None]
+    """Why a node lacks it; None for one that holds it."""
+
+
+class FailedEnvironment(TypedDict):
+    """Last line of the answer of ``environment``: it cannot be made."""
+
+    t: Literal["failed"]
     reason: str
     lines: list[str]
+
+
+EnvironmentAnswer = Union[  # noqa: UP007  (evaluated)
+    MakingProgress, PushResult, LackingSnapshots, MadeEnvironment, FailedEnvironment
+]
+"""A line of the answer of ``environment``."""
 
 
 class StoredEnvironment(TypedDict):
     """An environment that a node holds."""
 
-    id: str
+    id: ContentId
     title: str
     """Empty on nodes that did not make it."""
-    bytes: int
-    used: float
+    bytes: Count
+    used: UnixTime
     """Unix seconds of the last launch that used it, by this node's clock."""
-    jobs: list[str]
+    jobs: list[JobId]
     """Unfinished jobs of this head that use it."""
     is_held: bool
     """Whether a launch spreads it from or to this node, or ranks run in it here."""
@@ -109,7 +134,7 @@ class EnvironmentListing(TypedDict):
 class RemovalAnswer(TypedDict):
     """Answer to the removal of what a store holds."""
 
-    kept: dict[str, list[str]]
+    kept: dict[ContentId, list[JobId]]
     """By entry that was not removed, the jobs of this head that use it."""
 
 

@@ -13,13 +13,10 @@ import zlib
 from typing import TypedDict
 
 from launch.remote.base import frames, job_dir, timing
+from launch.remote.base.records import State
 from launch.remote.sample import stored_samples
+from launch.remote.sample.sample_records import History, SampleReport
 from launch.remote.sample.sample_report import report_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from launch.remote.base.records import State
-    from launch.remote.sample.sample_records import History, SampleReport
 
 __all__ = ["WatchAnswer", "shortened", "watch"]
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any, List, Literal, TypedDict  # noqa: UP035  (nodes may run Python 3.8)
 
-__all__ = ["OfferAnswer", "PushHeader", "PushMessage", "Tree"]
+from launch.remote.reading import Count, NodeName
+
+__all__ = ["CheckAnswer", "OfferAnswer", "PushHeader", "PushMessage", "PushResult", "Tree"]
 
 Tree = List[Any]  # noqa: UP006  (evaluated)
 """``[name, address, [subtrees]]``: a part of a push's tree."""
@@ -43,11 +45,27 @@ class PushHeader(_PushCall, total=False):
     trees: list[Tree]
 
 
+class CheckAnswer(TypedDict):
+    """Answer of ``check``: whether the head holds the snapshot, and which other nodes it knows to hold it."""
+
+    t: Literal["check"]
+    present: bool
+    confirmed: list[NodeName]
+
+
 class OfferAnswer(TypedDict):
     """Answer of ``offer``: the numbers of the blobs that the head lacks."""
 
     t: Literal["lack"]
-    blobs: list[int]
+    blobs: list[Count]
+
+
+class PushResult(TypedDict):
+    """Line of the answer of ``put``: why a node does not hold the snapshot; None for one that does."""
+
+    t: Literal["told"]
+    node: NodeName
+    error: str | None
 
 
 class _PushType(TypedDict):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -12,12 +11,7 @@ from launch.errors import JobFailed
 from launch.remote.base import frames
 from tests.launch.remote.sample_records import sample_state
 
-STATE: dict[str, Any] = {
-    "job": "t-1", "name": "t", "kind": "mpi", "state": "RUNNING", "reason": "", "exit_status": None,
-    "nodes": ["node000000", "node000001"], "ranks": 2, "port": 6105,
-    "created": 1.0, "started": 2.0, "ended": None, "failure": None,
-}  # fmt: skip
-
+STATE = sample_state("t-1", kind="mpi", nodes=["node000000", "node000001"], ranks=2, port=6105, started=2.0)
 
 JOB = frames.frame(
     frames.JOB, json.dumps({"job": "t-1", "nodes": STATE["nodes"], "ranks": STATE["ranks"]}).encode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import IO, Any
+from typing import IO, Any, Literal, TypedDict
 from unittest.mock import Mock
 
 import pytest
@@ -35,10 +35,19 @@ def head(exit_status: int, *answers: dict[str, Any], pieces: int = 1) -> Mock:
     return made
 
 
+class Half(TypedDict):
+    t: Literal["progress"]
+    text: str
+
+
+class Whole(TypedDict):
+    t: Literal["staged"]
+
+
 def called(host: Mock) -> tuple[dict[str, Any], list[str]]:
     shown: list[str] = []
     answer: dict[str, Any] = call_head(
-        dict,
+        Half | Whole,
         host,
         "0123456789ab",
         "stage",

@@ -22,7 +22,16 @@ SOURCE = DataSource(
 REQUEST = stage_request([SOURCE], Storage(None))
 NODES = [Node(f"node{n:06}", n, f"10.0.0.{n}", "127.0.0.1", 1, 1, "running") for n in range(2)]
 HELD = {"name": "iris", "id": "5", "path": "~/.ranklift/data/5", "bytes": 3, "files": 2, "etag": ""}
-STAGED = {"t": "staged", "data": [HELD], "seconds": 1.5, "from_storage": 3, "nodes": {"node000000": None}}
+STAGED = {
+    **{"t": "staged", "data": [HELD], "seconds": 1.5, "from_storage": 3},
+    "nodes": {"node000000": None, "node000001": None},
+}
+    "t": "staged",
+    "data": [HELD],
+    "seconds": 1.5,
+    "from_storage": 3,
+    "nodes": {"node000000": None, "node000001": None},
+}
 
 
 class Head:

@@ -14,13 +14,10 @@ from launch.host import Completed
 from launch.job.plan import plan
 from launch.job.spec import JobNode, JobSpec
 from launch.remote.base import frames
+from tests.launch.remote.sample_records import sample_state
 
 JOB = "train-20260301-090507-0f3a"
-STATE = {
-    **{"job": JOB, "name": "train", "kind": "pytorch", "state": "RUNNING", "reason": "", "ranks": 2},
-    **{"nodes": ["node000000", "node000001"], "port": 6105, "created": 1.0, "started": 1.0, "ended": None},
-    **{"exit_status": None, "failure": None},
-}
+STATE = sample_state(JOB, ranks=2, nodes=["node000000", "node000001"], port=6105, started=1.0)
 TOLD = (
     f"node000000: job {JOB}: its head is gone or unreachable ({{}}); if it is gone, ranks on other nodes end "
     f"by themselves within 30 s, else the job continues; `fab logs -f {JOB}` follows it again, `fab jobs` "

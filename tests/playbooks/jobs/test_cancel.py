@@ -248,18 +248,7 @@ def test_ctrl_c_leaves_the_cancel_to_the_head(sealed: Sealed, capsys: pytest.Cap
 
 
 def test_the_end_that_does_not_come_names_the_process_that_owes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    raw = {
-        **{
-            "job": "t-1",
-            "name": "t",
-            "kind": "pytorch",
-            "state": "RUNNING",
-            "reason": "",
-            "exit_status": None,
-        },
-        **{"nodes": ["node000000"], "ranks": 1, "port": 1, "created": 1.0, "started": 1.0, "ended": None},
-        **{"failure": None, "supervisor": {"pid": 77}},
-    }
+    raw = sample_state(nodes=["node000000"], ranks=1, supervisor={"pid": 77, "started": 1, "boot": "b"})
     answer = {"before": "RUNNING", "state": raw, "lost": [], "grace": 0.0, "within": -1.0}
     monkeypatch.setattr(launch_ending, "ask", lambda *_, **__: answer)
 

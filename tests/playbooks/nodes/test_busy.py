@@ -19,19 +19,9 @@ from launch.remote.base import frames
 from playbooks.nodes.busy import COLLECTED, uses
 from playbooks.project import Stack
 from playbooks.ssh import connection
+from tests.launch.remote.sample_records import sample_state
 
-STATE = {
-    "name": "train",
-    "kind": "pytorch",
-    "reason": "",
-    "exit_status": None,
-    "ranks": 8,
-    "port": None,
-    "created": 1.0,
-    "started": None,
-    "ended": None,
-    "failure": None,
-}
+STATE = sample_state(ranks=8)
 
 DRAIN = "drained 2026-03-01T09:05:07Z by ann on desk"
 OWN, OTHERS = (f"`fab scale 3` of {who} on desk (process 7)" for who in ("me", "ann"))

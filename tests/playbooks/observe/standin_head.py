@@ -107,6 +107,8 @@ class StandInHead:
                 "last_lines": list(failure.last_lines),
             },
             "supervisor": self._process(),
+            **{name: getattr(state, name) for name in ("display_name", "experiment", "description")},
+            **{"tags": dict(state.tags), "node_price": None},
         }
 
     @staticmethod
