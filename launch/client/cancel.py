@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 
@@ -95,9 +96,11 @@ def sweep_node(job: str, node: Host, *, remote: str | None, grace_s: float) -> S
     version = version_there(node, remote, timing.CANCEL_STEP_S)
     if version is None:
         look = f"grep -lszxF RANKLIFT_JOB_ID={job} /proc/[0-9]*/environ"
-        found = node.run(["sh", "-c", look], timeout=timing.CANCEL_STEP_S).stdout.decode()
+        found = node.run(["sh", "-c", look], timeout=timing.CANCEL_STEP_S).stdout
         if found:
-            pids = " ".join(path.split("/")[2] for path in found.split())
+            pids = " ".join(
+                pid.decode() for pid in re.findall(rb"^/proc/(\d+)/environ$", found, re.MULTILINE)
+            )
             raise GiveUpError(
                 f"{node.name}: its ~/.ranklift was removed, but job {job} still runs: "
                 f"end it by `kill -9 {pids}` there"

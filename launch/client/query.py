@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from launch.client.events import JobState
-from launch.client.rpc import ask
+from launch.client.rpc import ask, readable
 from launch.host import Host
 from launch.remote.base import payloads
 from launch.remote.base.health_records import HealthMode
@@ -94,11 +94,13 @@ def list_some(head: Host, *, remote: str, last: int | None = None) -> Listing:
 def show_job(job: str, head: Host, *, remote: str) -> JobReport:
     """Return the full report of the job. Raise :class:`~launch.errors.InputError` when the head has no such
     job."""
-    return report_of(ask(payloads.JobReport, head, remote, "show", job, job=job))
+    with readable(head):
+        return report_of(ask(payloads.JobReport, head, remote, "show", job, job=job))
 
 
 def report_of(answer: payloads.JobReport) -> JobReport:
-    """Return the report that an answer to ``show`` holds."""
+    """Return the report that an answer to ``show`` holds. Raise :class:`~launch.remote.reading.Malformed` for
+    an event without a time."""
     plan = answer["plan"]
     ends = [
         RankEnd(
@@ -136,4 +138,6 @@ def report_of(answer: payloads.JobReport) -> JobReport:
 
 
 def _time(record: Event | ExitEvent) -> datetime:
+    if "time" not in record:
+        raise Malformed("has no time", f"event {record['event']}")
     return datetime.fromtimestamp(record["time"], UTC)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import PurePosixPath
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
 from launch.errors import GiveUpError, InputError, NoSuchJob, NotPushed
 from launch.host import Completed, Host
@@ -21,6 +21,12 @@ _VERSIONS = "ls -t .ranklift/remote 2>/dev/null"
 """Shell command that lists a node's versions of the node code, newest first."""
 
 
+class _CodePath(TypedDict):
+    """The field of a plan that names its node code."""
+
+    remote: str
+
+
 def rpc_argv(remote: str, *words: str) -> list[str]:
     """Return the argv of a command of :mod:`launch.remote.cli`, by version ``remote`` of the node code.
 
@@ -34,7 +40,9 @@ def code_of(plan: bytes, node: str) -> str:
     """Return the id of the node code that runs the job whose job.json ``node`` has. Raise
     :class:`~launch.errors.GiveUpError` for a plan that is torn or of another version."""
     try:
-        return PurePosixPath(job_dir.parse_plan(plan)["remote"]).name
+        return PurePosixPath(read(_CodePath, job_dir.parse_plan(plan))["remote"]).name
+    except Malformed as error:
+        raise GiveUpError(f"{node}: its job.json is damaged: {error}") from None
     except job_dir.OtherVersion as error:
         remedy = "repeat the command with the version of Ranklift that launched the job"
         raise GiveUpError(f"{node}: {error}: {remedy}") from error

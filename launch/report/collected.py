@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from launch.client.query import report_of
 from launch.errors import InputError
 from launch.remote.base.job_dir import TERMINAL, Unreadable, parse_plan
+from launch.remote.base.payloads import JobReport
 from launch.remote.base.records import State
 from launch.remote.head.query import stored_report
+from launch.remote.reading import Malformed, parse, read
 from launch.remote.sample import stored_samples
 from launch.report.facts import JobFacts, collect_facts
 
@@ -26,14 +27,14 @@ def collected_facts(folder: Path) -> JobFacts:
     """
     try:
         plan = parse_plan((folder / "job.json").read_bytes(), str(folder / "job.json"))
-        state: State = json.loads((folder / "state.json").read_bytes())
-        report = report_of(stored_report(str(folder), plan, state))
+        state = read(State, parse((folder / "state.json").read_bytes()))
+        report = report_of(read(JobReport, stored_report(str(folder), plan, state)))
     except FileNotFoundError as error:
         raise InputError("--collected", str(folder), f"has no {Path(error.filename).name}", _REMEDY) from None
     except (Unreadable, OSError) as error:
         raise InputError("--collected", str(folder), str(error), _REMEDY) from None
-    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
-        problem = "has damaged records: state.json, job.json or events.jsonl"
+    except (Malformed, LookupError, TypeError) as error:
+        problem = f"has damaged records, state.json, job.json or events.jsonl: {error}"
         raise InputError("--collected", str(folder), problem, _REMEDY) from None
     times = [report.state.created, *(event.time for event in report.events)]
     ended = report.state.ended if report.state.state in TERMINAL else None

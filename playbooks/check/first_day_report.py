@@ -84,8 +84,7 @@ def _scale_set(stack: Stack, outputs: StackOutputs) -> ScaleSetFacts:
 
 
 def _probed(stack: Stack, inventory: Inventory) -> dict[str, dict[str, Any]]:
-    import json
-
+    from launch.remote.reading import Malformed, parse
     from playbooks.nodes import first_day_probe
     from playbooks.ssh.connection import Cluster
     from playbooks.ssh.fanout import fan_out_hosts
@@ -95,11 +94,13 @@ def _probed(stack: Stack, inventory: Inventory) -> dict[str, dict[str, Any]]:
     def probe(host: Host) -> dict[str, Any]:
         done = host.run(["python3", "-I", "-S", "-"], stdin=program, timeout=_PROBE_S)
         try:
-            answer: dict[str, Any] = json.loads(done.stdout)
-        except ValueError:
-            lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no answer"]
-            return {"error": lines[-1]}
-        return answer
+            answer = parse(done.stdout)
+        except Malformed:
+            answer = None
+        if isinstance(answer, dict):
+            return answer
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no answer"]
+        return {"error": lines[-1]}
 
     with Cluster(inventory, stack.folder) as cluster:
         answers = fan_out_hosts(

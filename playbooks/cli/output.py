@@ -66,7 +66,7 @@ def ask(question: str) -> bool | None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return None
     with suppress(EOFError):
-        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+        return input(for_terminal(f"{question} [y/N] ")).strip().lower() in ("y", "yes")
     return False
 
 
@@ -189,7 +189,7 @@ def progress_bar(what: str) -> Iterator[Callable[[str, int, int | None], None]]:
     from rich.console import Console
 
     columns = (
-        progress.TextColumn("{task.description}"),
+        progress.TextColumn("{task.description}", markup=False),
         progress.BarColumn(),
         progress.DownloadColumn(),
         progress.TransferSpeedColumn(),
@@ -197,14 +197,15 @@ def progress_bar(what: str) -> Iterator[Callable[[str, int, int | None], None]]:
     )
     console = Console(stderr=True)
     with progress.Progress(*columns, console=console, auto_refresh=False, transient=True) as bar:
-        task = bar.add_task(what, total=None)
+        task = bar.add_task(for_terminal(what, lines=False), total=None)
         drawn = 0.0
 
         def update(doing: str, done: int, total: int | None) -> None:
             nonlocal drawn
             if time.monotonic() - drawn > _REDRAW_S:
                 drawn = time.monotonic()
-                bar.update(task, description=doing, completed=done, total=total, refresh=True)
+                shown = for_terminal(doing, lines=False)
+                bar.update(task, description=shown, completed=done, total=total, refresh=True)
 
         yield update
 

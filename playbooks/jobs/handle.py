@@ -85,6 +85,8 @@ def _ask(stack: Stack, inventory: Inventory, last: int | None) -> JobList:
         found = list_jobs(cluster.host, inventory.nodes, last)
     if found.silent:
         output.progress(f"{fold(found.silent)}: no answer; a job of which it is the head may be missing here")
+    for record in found.damaged:
+        output.progress(record)
     return found
 
 

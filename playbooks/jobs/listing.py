@@ -33,6 +33,12 @@ class JobList:
     """Each node's answer or error."""
 
     @property
+    def damaged(self) -> Sequence[str]:
+        """Jobs' records that cannot be used, each with its head."""
+        found = ((name, answer) for name, answer in self.answers.items() if isinstance(answer, tuple))
+        return [f"{name}: {record}" for name, (listing, _) in found for record in listing.damaged]
+
+    @property
     def silent(self) -> Sequence[str]:
         """Names of the nodes that did not answer."""
         return [name for name, answer in self.answers.items() if isinstance(answer, Exception)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 from invoke.context import Context
 
 from infra.inventory import Inventory, Node
-from launch.errors import InputError, ManyNodesError, NodeUnreachable
+from launch.errors import GiveUpError, InputError, ManyNodesError, NodeUnreachable
 from launch.numbers import counted
 from playbooks.cli import output
 from playbooks.cli.options import number
@@ -77,8 +77,12 @@ def jobs(
     if found.left_out:
         more = f"--last {2 * newest or _LAST} or --all"
         output.progress(f"{counted(found.left_out, 'older job')} not shown; use {more}")
+    for record in found.damaged:
+        output.progress(f"{record}; its other records are in ~/.ranklift/jobs there")
     if found.silent:
         raise with_address_age(inventory, ManyNodesError("listing jobs", found.answers))
+    if found.damaged:
+        raise GiveUpError(f"{counted(len(found.damaged), 'job')} not shown: damaged records")
 
 
 def _print(found: JobList, *, wide: bool) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from infra.inventory import Inventory
 from infra.scale_plan import DEAD, Use
+from launch.errors import GiveUpError
 from launch.remote.base.names import is_removal
 from launch.remote.node.slots import DRAINED
 from playbooks.project import Stack
@@ -87,16 +86,21 @@ def uses(stack: Stack, inventory: Inventory, holder: str = "") -> dict[str, Use]
 def _query(host: Host, slots: int) -> tuple[tuple[JobState, ...], frozenset[str], tuple[str, ...], str]:
     """Return the jobs with this head, which of them were collected, who holds the node's slots, its drain."""
     from launch.client.query import list_some
-    from launch.client.rpc import rpc_argv, version_there
+    from launch.client.rpc import readable, rpc_argv, version_there
     from launch.code.node_code import remote_id
+    from launch.remote.reading import parse, read
 
     drain = host.run(["cat", DRAINED.lstrip("/")], timeout=STEP_S).stdout.decode("utf-8", "replace").strip()
     remote = version_there(host, remote_id(), STEP_S)
     if remote is None:  # no job was ever launched there
         return (), frozenset(), (), drain
-    jobs = list_some(host, remote=remote).jobs
+    listing = list_some(host, remote=remote)
+    if listing.damaged:
+        raise GiveUpError(f"{host.name}: {listing.damaged[0]}")
+    jobs = listing.jobs
     done = host.run(rpc_argv(remote, "slots", str(slots)), timeout=STEP_S)
-    taken: Sequence[tuple[int, str]] = json.loads(done.stdout)
+    with readable(host):
+        taken = read(list[tuple[int, str]], parse(done.stdout))
     return jobs, collected_on(host) if jobs else frozenset(), tuple(holder for _, holder in taken), drain
 
 

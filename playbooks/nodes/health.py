@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 from infra.inventory import Inventory, Node, StackOutputs
 from infra.scale_plan import DEAD
@@ -15,6 +15,8 @@ from launch.errors import HostKeyChanged, ManyNodesError, NodeUnreachable, Repla
 from launch.host import Host
 from launch.nodeset import fold
 from launch.remote.base import eviction
+from launch.remote.base.payloads import Notice
+from launch.remote.reading import Malformed, UnixTime, parse, read
 from playbooks.cli import output
 from playbooks.cli.merged_output import grouped
 from playbooks.nodes import vm_ops
@@ -82,6 +84,16 @@ by the table of keys, whose lines begin with ci-info. ``cloud-init status`` read
 program, which hundreds of nodes need not start for every query."""
 
 
+class _CloudInitStages(TypedDict):
+    errors: list[str]
+
+
+class _CloudInit(TypedDict):
+    """cloud-init's result.json, as its documentation has it."""
+
+    v1: _CloudInitStages
+
+
 @dataclass(frozen=True, slots=True)
 class Health:
     """A node's answer to a health check."""
@@ -116,12 +128,12 @@ class Health:
         document, _, log = rest.partition("\n--\n")
         time_there, _, notice = first.partition(" ")
         try:
-            clock = float(time_there) - (sent + received) / 2
-        except ValueError:
+            clock = read(UnixTime, parse(time_there)) - (sent + received) / 2
+        except Malformed:
             return cls()
         try:
-            errors = tuple(map(str, json.loads(document)["v1"]["errors"]))
-        except (ValueError, KeyError, TypeError):
+            errors = tuple(read(_CloudInit, parse(document))["v1"]["errors"])
+        except Malformed:
             errors = ()
         failed = tuple(error for error in errors if not _is_harmless(error))
         return cls(
@@ -150,10 +162,10 @@ def _is_harmless(error: str) -> bool:
 
 def _fate(notice: str, now: float) -> str:
     try:
-        event = json.loads(notice)
-        return eviction.words(str(event["type"]), float(event["not_before"]), now)
-    except (ValueError, KeyError, TypeError):
+        event = read(Notice, parse(notice))
+    except Malformed:
         return ""
+    return eviction.words(event["type"], event["not_before"], now)
 
 
 def probe(stack: Stack, inventory: Inventory, nodes: Sequence[Node]) -> dict[str, Health | Exception]:

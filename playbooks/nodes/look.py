@@ -7,20 +7,19 @@ import json
 import os
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from infra.inventory import Inventory, Node
+from launch.client.rpc import readable
 from launch.errors import ReplaceNodeError
 from launch.host import Host
 from launch.nodeset import fold
 from launch.promise import promise_of
 from launch.remote.base import frames, timing
+from launch.remote.base.health_records import Finding, Look
 from launch.remote.node.health_gate import finding_text, read_look
+from launch.remote.reading import read
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
-
-if TYPE_CHECKING:
-    from launch.remote.base.health_records import Finding, Look
 
 __all__ = ["errors_of", "finding_lines", "findings_of", "is_passing", "look"]
 
@@ -57,7 +56,8 @@ def look(stack: Stack, inventory: Inventory, nodes: Sequence[Node]) -> dict[str,
     def query(host: Host) -> Look:
         done = host.run(argv, stdin=_code(), timeout=limit)
         status = None if done.exit_status in _TIMED_OUT else done.exit_status
-        return read_look(status, done.stdout if status == 0 else done.stderr)
+        with readable(host):
+            return read(Look, read_look(status, done.stdout if status == 0 else done.stderr))
 
     with Cluster(inventory, stack.folder) as cluster:
         return fan_out_hosts(cluster.host, nodes, query, what="the look at its devices", timeout=limit + 1)

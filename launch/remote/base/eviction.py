@@ -38,7 +38,7 @@ def notice() -> EvictionNotice:
             found: Notice = json.load(file)
         left = float(found["deadline"]) - time.monotonic()
         at, kind, at_once = int(found["not_before"]), str(found["type"]), int(bool(found["at_once"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, ArithmeticError, KeyError, TypeError):
         return {"type": "", "at": 0, "left_ms": 0, "at_once": 0}
     return {"type": kind, "at": at, "left_ms": max(0, int(left * 1000)), "at_once": at_once}
 

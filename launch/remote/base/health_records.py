@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import List, Literal, TypedDict  # noqa: UP035  (nodes may run Python 3.8)
 
+from launch.remote.reading import UnixTime
+
 __all__ = [
     "NOT_CHECKED",
     "Finding",
@@ -84,8 +86,8 @@ class Finding(TypedDict):
 class Timed(TypedDict, total=False):
     """A line of a file of records."""
 
-    time: float
-    """Unix seconds by the head's clock; the record's writer adds it."""
+    time: UnixTime
+    """By the head's clock; the record's writer adds it."""
 
 
 class Findings(TypedDict):

@@ -170,6 +170,20 @@ def not_uploaded(job: str, why: str) -> str:
     return f"not all of its outputs are in storage, `fab upload {job}` goes on: {why}"
 
 
+_STATE_FIELDS = first_state("", {"nodes": []}, 0.0, None).keys()  # type: ignore[typeddict-item]  # enough for it
+
+
+def _is_state_of(job: str, state: State) -> bool:
+    """Return whether the fields that this head uses are of their types: a job can write to its own record."""
+    process = state["supervisor"]
+    return (
+        state["job"] == job
+        and isinstance(state["state"], str)
+        and isinstance(state["created"], (int, float))
+        and (process is None or (isinstance(process, dict) and isinstance(process.get("pid"), int)))
+    )
+
+
 class Folder:
     """One job's folder."""
 
@@ -244,7 +258,9 @@ class Folder:
         except PermissionError:
             self.permit()
             data = _read(path)
-        state: State = _parse_record(data, ("state",), path)
+        state: State = _parse_record(data, _STATE_FIELDS, path)
+        if not _is_state_of(self.job, state):
+            raise Torn(path, "is damaged")
         return state
 
     def _made_again(self) -> State:
@@ -365,4 +381,4 @@ def all_jobs() -> list[State]:
             states.append(Folder(name).state())
         except (FileNotFoundError, NotADirectoryError, ValueError, KeyError):
             continue
-    return sorted(states, key=lambda state: float(state.get("created", 0)))
+    return sorted(states, key=lambda state: state["created"])

@@ -21,7 +21,7 @@ from launch.remote.base.records import (
     State,
     StateName,
 )
-from launch.remote.reading import Count, NodeName
+from launch.remote.reading import Count, NodeName, UnixTime
 
 __all__ = [
     "Busy",
@@ -144,8 +144,8 @@ class Notice(TypedDict):
     id: str
     type: str
     node: str
-    not_before: float
-    """Unix seconds by Azure's clock."""
+    not_before: UnixTime
+    """By Azure's clock."""
     deadline: float
     """Seconds by this node's monotonic clock."""
     at_once: bool

@@ -26,12 +26,6 @@ STAGED = {
     **{"t": "staged", "data": [HELD], "seconds": 1.5, "from_storage": 3},
     "nodes": {"node000000": None, "node000001": None},
 }
-    "t": "staged",
-    "data": [HELD],
-    "seconds": 1.5,
-    "from_storage": 3,
-    "nodes": {"node000000": None, "node000001": None},
-}
 
 
 class Head:
@@ -92,7 +86,11 @@ def test_what_the_nodes_held_took_no_time() -> None:
 def test_progress_is_passed_on() -> None:
     shown: list[Progress] = []
     stage(
-        Head({"t": "progress", "bytes": 1, "total": 6, "held": {"node000000": 1}}, {"t": "beat"}, STAGED),
+        Head(
+            {"t": "progress", "text": "", "bytes": 1, "total": 6, "held": {"node000000": 1}},
+            {"t": "beat"},
+            STAGED,
+        ),
         shown,
     )
     assert shown == [Progress("", 1, 6, {"node000000": 1})]

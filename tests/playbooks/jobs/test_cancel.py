@@ -22,6 +22,7 @@ from playbooks.jobs import handle
 from playbooks.jobs.cancel import Cancelled, cancel_job, format_cancelled
 from playbooks.jobs.location import Place
 from playbooks.project import Stack
+from tests.launch.remote.sample_records import sample_state
 from tests.playbooks.jobs.test_tables import state
 from tests.playbooks.server import make_key, save_stack
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import launch.remote
 from launch.code.push_key import make_credential
-from launch.remote.data.stage_request import StageAnswer, StageCall, StageSource
+from launch.remote.data.stage_request import StageCall, StageSource
 from launch.remote.store.tree_node import MARK
 from tests.launch.remote.data.storage_server import Storage
 from tests.launch.standin import SSH, until
@@ -33,9 +33,9 @@ class Staging:
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
-        self.answers: list[StageAnswer] = []
+        self.answers: list[Any] = []
 
-    def end(self, limit: float = 120.0) -> StageAnswer:
+    def end(self, limit: float = 120.0) -> Any:
         """Waits for its end; gives the last line of the answer."""
         out, errors = self.process.communicate(timeout=limit)
         lines = [line[len(MARK) :] for line in out.splitlines() if line.startswith(MARK)]
@@ -143,7 +143,7 @@ class Cluster:
         for staging in self._stagings:
             staging.end_anyhow()
 
-    def stage(self, *sources: StageSource, nodes: Sequence[int] | None = None, **fields: Any) -> StageAnswer:
+    def stage(self, *sources: StageSource, nodes: Sequence[int] | None = None, **fields: Any) -> Any:
         """Stages to the end; gives the last line of the answer."""
         return self.start(*sources, nodes=nodes, **fields).end()
 
@@ -170,7 +170,7 @@ def fill(storage: Storage, count: int = 8, size: int = MiB) -> None:
         storage.put(f"data/set/{number:03}.bin", os.urandom(size))
 
 
-def all_hold(cluster: Cluster, storage: Storage, answer: StageAnswer, prefix: str = "data/set/") -> None:
+def all_hold(cluster: Cluster, storage: Storage, answer: Any, prefix: str = "data/set/") -> None:
     """Every node holds every byte, and reports no error."""
     assert answer["t"] == "staged", answer
     assert set(answer["nodes"].values()) == {None}, answer["nodes"]

@@ -6,13 +6,13 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from launch.remote.base.files import hold
 from launch.remote.data import cache
 from launch.remote.data.faults import FetchError
-from launch.remote.data.stage_request import StageAnswer
 from tests.launch.remote.data.staging_cluster import (
     Cluster,
     Make,
@@ -27,7 +27,7 @@ from tests.launch.remote.data.storage_server import Storage
 from tests.launch.standin import until
 
 
-def is_there(nodes: Cluster, storage: Storage, answer: StageAnswer) -> bool:
+def is_there(nodes: Cluster, storage: Storage, answer: Any) -> bool:
     """The one copy is whole, and no node has one of its own."""
     assert answer["t"] == "staged", answer
     (data,) = answer["data"]
