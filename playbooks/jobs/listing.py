@@ -31,12 +31,8 @@ class JobList:
     """When each job's state was read: a silent node takes much longer, which is not the job's run time."""
     answers: Mapping[str, object]
     """Each node's answer or error."""
-
-    @property
-    def damaged(self) -> Sequence[str]:
-        """Jobs' records that cannot be used, each with its head."""
-        found = ((name, answer) for name, answer in self.answers.items() if isinstance(answer, tuple))
-        return [f"{name}: {record}" for name, (listing, _) in found for record in listing.damaged]
+    damaged: Sequence[str] = ()
+    """Jobs' records that cannot be used, each with its head."""
 
     @property
     def silent(self) -> Sequence[str]:
@@ -62,6 +58,7 @@ def list_jobs(
 
     answers = fan_out_hosts(connect, nodes, query, what="listing its jobs", timeout=2 * STEP_S)
     read = [answer for answer in answers.values() if not isinstance(answer, Exception)]
+    by_head = {name: answer[0] for name, answer in answers.items() if not isinstance(answer, Exception)}
     jobs = sorted((state for found, _ in read for state in found.jobs), key=lambda state: state.created)
     ended = [state.job for state in jobs if state.is_terminal]
     old = set(ended[: max(0, len(ended) - last)]) if last is not None else set()
@@ -70,4 +67,5 @@ def list_jobs(
         len(old) + sum(found.left_out for found, _ in read),
         {state.job: at for found, at in read for state in found.jobs},
         answers,
+        [f"{name}: {record}" for name, found in by_head.items() for record in found.damaged],
     )

@@ -18,8 +18,8 @@ from launch.remote.collect import send as remote
 from launch.results.collect import collect
 from launch.results.download import CollectReport, NodeFetch, NodeFiles, Progress
 from launch.results.folder import SUMS, Results
-from tests.launch.collected import HEAD, NAMES, SECOND, THIRD, Cluster, bytes_sent, noise, of
-from tests.launch.remote.sample_records import sample_plan
+from tests.launch.collected import HEAD, JOB, NAMES, SECOND, THIRD, Cluster, bytes_sent, noise, of
+from tests.launch.remote.sample_records import sample_plan, sample_state
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -188,7 +188,7 @@ class TestWhatComes:
         assert cluster.files() == cluster.expected(*NAMES)
 
     def test_of_a_job_that_is_lost_the_state_says_so(self, cluster: Cluster) -> None:
-        state = {"state": "RUNNING", "supervisor": {"pid": 1, "started": 1, "boot": "x"}, "reason": ""}
+        state = sample_state(JOB, supervisor={"pid": 1, "started": 1, "boot": "x"})
         cluster.write(HEAD, "state.json", json.dumps(state).encode())
         assert cluster.collect().is_complete
         assert json.loads((cluster.folder / "state.json").read_bytes())["state"] == "LOST"

@@ -171,5 +171,5 @@ class TestWhatMakesNoSense:
     def test_a_head_that_names_impossible_nodes(self, cluster: Cluster) -> None:
         plan = sample_plan(JOB, nodes=[{"name": "../x"}])
         cluster.write(HEAD, "job.json", json.dumps(plan).encode())
-        with pytest.raises(GiveUpError, match="its record has invalid node names"):
+        with pytest.raises(GiveUpError, match="not a node's name"):
             cluster.collect()

@@ -127,3 +127,32 @@ def test_stdout_is_back_after_an_error(capfd: pytest.CaptureFixture[str]) -> Non
     subprocess.run(["echo", "back"], check=True, timeout=30)
     output.result("here")
     assert sorted(capfd.readouterr().out.split()) == ["back", "here"]
+
+
+_HOSTILE = "\x1b]52;c;Y3VybA==\x07\x1b[6n[/red] [link=x]y \x9b2J \u202eevil"
+"""Writes the clipboard, asks for the cursor, ends markup of rich, clears the screen, turns writing."""
+
+
+def test_a_progress_bar_shows_a_nodes_text_and_obeys_nothing_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(output, "_REDRAW_S", -1.0)
+    with output.progress_bar(_HOSTILE) as update:
+        update(_HOSTILE, 1, 2)
+    shown = terminal.getvalue()
+    assert "[/red] [link=x]y \\x9b2J \\u202eevil" in shown
+    assert [one for one in ("\x1b]52", "\x1b[6n", "\x9b", "\u202e") if one in shown] == []
+
+
+def test_a_question_shows_a_nodes_text_and_obeys_nothing_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def answer(question: str) -> str:
+        asked.append(question)
+        return "y"
+
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    monkeypatch.setattr("builtins.input", answer)
+    assert output.ask(f"End job {_HOSTILE}?")
+    assert asked == ["End job [/red] [link=x]y \\x9b2J \\u202eevil? [y/N] "]

@@ -283,7 +283,12 @@ class TestWaitingForDevices:
 
 class TestWhatAzureIsAboutToDo:
     def test_a_nodes_notice_is_told_with_its_clock(self) -> None:
-        notice = '{"type": "Preempt", "not_before": 1474309787, "deadline": 7}'
+        notice = json.dumps(
+            {
+                **{"id": "1", "type": "Preempt", "node": "n0", "not_before": 1474309787},
+                **{"deadline": 7, "at_once": False},
+            }
+        )
         sign = Health.read(f"1474309757.5 {notice}\n", 1474309757.0, 1474309758.0)
         assert (sign.clock, sign.fate) == (0.0, "will be taken by Azure at 18:29:47 UTC (Preempt)")
         assert fate_of(sign) == sign.fate
