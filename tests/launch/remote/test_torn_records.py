@@ -19,6 +19,14 @@ from launch.remote.head.outcome import Outcome
 from tests.launch.remote.sample_records import sample_plan, sample_state
 
 PLAN = sample_plan("t-1", nodes=[{"name": "node000000", "ranks": [{"rank": 0}, {"rank": 1}]}])
+EDITED = [
+    json.dumps({**sample_state("t-1"), **fields}).encode()
+    for fields in (
+        *({"job": "t-2"}, {"job": "../t-1"}, {"created": "x"}, {"created": None}, {"state": ["RUNNING"]}),
+        *({"supervisor": {"pid": "1"}}, {"supervisor": [1]}, {"supervisor": {}}),
+    )
+]
+"""States as a job can write its own."""
 TORN = [b"", b'{"job": "t-1", "st', b"null", b"[]", b"{}", b"\0" * 512, b"[" * 100_000, b"\xff"]
 
 
@@ -49,7 +57,7 @@ def tear(folder: job_dir.Folder, name: str, data: bytes) -> None:
     Path(folder.file(name)).write_bytes(data)
 
 
-@pytest.mark.parametrize("data", TORN)
+@pytest.mark.parametrize("data", [*TORN, *EDITED])
 class TestState:
     def test_without_a_supervisor_the_job_is_lost_wherever_it_is_looked_at(
         self, folder: job_dir.Folder, data: bytes
