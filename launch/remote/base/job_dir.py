@@ -175,12 +175,16 @@ _STATE_FIELDS = first_state("", {"nodes": []}, 0.0, None).keys()  # type: ignore
 
 def _is_state_of(job: str, state: State) -> bool:
     """Return whether the fields that this head uses are of their types: a job can write to its own record."""
-    process = state["supervisor"]
+    process, end, urls = state["supervisor"], state.get("pending"), state.get("uploading", [])
     return (
         state["job"] == job
         and isinstance(state["state"], str)
+        and isinstance(state["reason"], str)
         and isinstance(state["created"], (int, float))
         and (process is None or (isinstance(process, dict) and isinstance(process.get("pid"), int)))
+        and (end is None or (isinstance(end, dict) and isinstance(end.get("reason"), str)))
+        and isinstance(urls, list)
+        and all(isinstance(url, str) for url in urls)
     )
 
 
@@ -265,11 +269,12 @@ class Folder:
 
     def _made_again(self) -> State:
         """Return a state from other records and processes, in place of a torn state.json."""
+        began, supervisor = os.stat(self.path).st_mtime, self._find_supervisor()
         try:
-            plan = self.plan()
-        except (FileNotFoundError, Unreadable):
-            plan = {"nodes": []}  # type: ignore[typeddict-item]  # all that is known of a torn plan
-        state = first_state(self.job, plan, os.stat(self.path).st_mtime, self._find_supervisor())
+            state = first_state(self.job, self.plan(), began, supervisor)
+        except (FileNotFoundError, Unreadable, LookupError, TypeError):
+            nothing: Plan = {"nodes": []}  # type: ignore[typeddict-item]  # all that is known of a torn plan
+            state = first_state(self.job, nothing, began, supervisor)
         return {**state, "state": "RUNNING", "reason": "state.json is damaged"}
 
     def _find_supervisor(self) -> Process | None:

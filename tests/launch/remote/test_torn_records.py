@@ -19,13 +19,12 @@ from launch.remote.head.outcome import Outcome
 from tests.launch.remote.sample_records import sample_plan, sample_state
 
 PLAN = sample_plan("t-1", nodes=[{"name": "node000000", "ranks": [{"rank": 0}, {"rank": 1}]}])
-EDITED = [
-    json.dumps({**sample_state("t-1"), **fields}).encode()
-    for fields in (
-        *({"job": "t-2"}, {"job": "../t-1"}, {"created": "x"}, {"created": None}, {"state": ["RUNNING"]}),
-        *({"supervisor": {"pid": "1"}}, {"supervisor": [1]}, {"supervisor": {}}),
-    )
-]
+_EDITS: tuple[dict[str, object], ...] = (
+    *({"job": "t-2"}, {"job": "../t-1"}, {"created": "x"}, {"created": None}, {"state": ["RUNNING"]}),
+    *({"supervisor": {"pid": "1"}}, {"supervisor": [1]}, {"supervisor": {}}, {"reason": {}}),
+    *({"uploading": [1]}, {"uploading": 1}, {"pending": []}, {"pending": {}}),
+)
+EDITED = [json.dumps({**sample_state("t-1"), **fields}).encode() for fields in _EDITS]
 """States as a job can write its own."""
 TORN = [b"", b'{"job": "t-1", "st', b"null", b"[]", b"{}", b"\0" * 512, b"[" * 100_000, b"\xff"]
 
@@ -87,6 +86,19 @@ class TestState:
         tear(folder, "job.json", data)
         (listed,) = query.list_jobs(None)["jobs"]
         assert (listed["job"], listed["state"], listed["nodes"]) == ("t-1", "LOST", [])
+
+
+@pytest.mark.parametrize("nodes", [[1], [{}], {"a": 1}, 7, [{"name": "n", "ranks": 3}], None])
+def test_a_plan_with_other_nodes_hides_no_job(folder: job_dir.Folder, nodes: object) -> None:
+    other = job_dir.Folder("t-2")
+    other.create(PLAN)
+    other.write_state(sample_state("t-2", state="SUCCEEDED"))
+    tear(folder, "job.json", json.dumps({**PLAN, "nodes": nodes}).encode())
+    tear(folder, "state.json", b"{}")
+    assert {state["job"]: state["state"] for state in query.list_jobs(None)["jobs"]} == {
+        "t-1": "LOST",
+        "t-2": "SUCCEEDED",
+    }
 
 
 @pytest.mark.parametrize("data", TORN)
