@@ -19,11 +19,21 @@ from launch.remote.head.outcome import Outcome
 from tests.launch.remote.sample_records import sample_plan, sample_state
 
 PLAN = sample_plan("t-1", nodes=[{"name": "node000000", "ranks": [{"rank": 0}, {"rank": 1}]}])
-_EDITS: tuple[dict[str, object], ...] = (
-    *({"job": "t-2"}, {"job": "../t-1"}, {"created": "x"}, {"created": None}, {"state": ["RUNNING"]}),
-    *({"supervisor": {"pid": "1"}}, {"supervisor": [1]}, {"supervisor": {}}, {"reason": {}}),
-    *({"uploading": [1]}, {"uploading": 1}, {"pending": []}, {"pending": {}}),
-)
+_EDITS: list[dict[str, object]] = [
+    {"job": "t-2"},
+    {"job": "../t-1"},
+    {"created": "x"},
+    {"created": None},
+    {"state": ["RUNNING"]},
+    {"supervisor": {"pid": "1"}},
+    {"supervisor": [1]},
+    {"supervisor": {}},
+    {"reason": {}},
+    {"uploading": [1]},
+    {"uploading": 1},
+    {"pending": []},
+    {"pending": {}},
+]
 EDITED = [json.dumps({**sample_state("t-1"), **fields}).encode() for fields in _EDITS]
 """States as a job can write its own."""
 TORN = [b"", b'{"job": "t-1", "st', b"null", b"[]", b"{}", b"\0" * 512, b"[" * 100_000, b"\xff"]
