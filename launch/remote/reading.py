@@ -32,6 +32,8 @@ __all__ = [
     "JobId",
     "Malformed",
     "NodeName",
+    "RankKey",
+    "Seconds",
     "UnixTime",
     "parse",
     "read",
@@ -108,6 +110,8 @@ if TYPE_CHECKING:
     JobId = str
     NodeName = str
     ContentId = str
+    RankKey = str
+    Seconds = float
     UnixTime = float
     Count = int
     ExitStatus = int
@@ -115,6 +119,8 @@ else:
     JobId = _Text(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}", "a job's id")
     NodeName = _Text(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}", "a node's name")
     ContentId = _Text(r"[0-9a-f-]{1,64}", "the id of a content")
+    RankKey = _Text(r"[0-9]{1,9}", "a rank's number as text")
+    Seconds = _Number(-_YEAR_10000, _YEAR_10000, "a duration in seconds")
     UnixTime = _Number(0, _YEAR_10000 - 1, "a Unix time")
     Count = _Number(0, _LARGEST, "a count", whole=True)
     ExitStatus = _Number(0, 255, "an exit status", whole=True)

@@ -21,7 +21,7 @@ from launch.remote.base.records import (
     State,
     StateName,
 )
-from launch.remote.reading import Count, NodeName, UnixTime
+from launch.remote.reading import Count, NodeName, Seconds, UnixTime
 
 __all__ = [
     "Busy",
@@ -214,11 +214,11 @@ class PlanExcerpt(TypedDict):
     command: list[str]
     data: list[DataRecord]
     environment: EnvironmentRecord
-    grace_s: float
+    grace_s: Seconds
     health: HealthMode
     max_restarts: int
     snapshot: str
-    timeout_s: float | None
+    timeout_s: Seconds | None
 
 
 class _HandedOver(TypedDict):
@@ -266,9 +266,9 @@ class CancelAnswer(TypedDict):
 
     state: State
     before: StateName
-    grace: float
-    within: float
-    lost: list[str]
+    grace: Seconds
+    within: Seconds
+    lost: list[NodeName]
 
 
 class EndUploadAnswer(TypedDict):

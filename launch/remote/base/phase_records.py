@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypedDict
 
 from launch.remote.base.health_records import Timed
+from launch.remote.reading import Seconds
 
 __all__ = ["Phase", "PhaseEvent", "PhaseName", "PlannedPrice"]
 
@@ -29,9 +30,9 @@ class Phase(TypedDict):
     """A phase of a job."""
 
     phase: PhaseName
-    start: float
+    start: Seconds
     """Unix seconds by the head's clock; in a plan, seconds since the job was submitted: before it."""
-    end: float
+    end: Seconds
     bytes: int
     """That it moved; 0 where it moves none, or none were counted."""
     verdict: str

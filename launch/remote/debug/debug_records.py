@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
+from launch.remote.reading import JobId, NodeName, RankKey, Seconds, UnixTime
+
 __all__ = [
     "Collective",
     "DebugAnswer",
@@ -155,20 +157,20 @@ class NodeFacts(TypedDict):
 class DebugFacts(TypedDict):
     """What is known of all ranks of a job."""
 
-    node_of: dict[str, str]
-    """The node of each rank, by rank as text."""
-    addresses: dict[str, str]
+    node_of: dict[RankKey, NodeName]
+    """The node of each rank."""
+    addresses: dict[str, NodeName]
     """The node of each private address."""
-    ended: dict[str, int]
+    ended: dict[RankKey, int]
     """The exit status of each rank that has ended."""
-    silent_s: dict[str, int]
+    silent_s: dict[RankKey, int]
     """Seconds since each rank's last output, or since the start of the ranks."""
     printed: list[int]
     """Ranks that printed while the facts were collected."""
-    nodes: dict[str, list[NodeFacts]]
-    unanswered: dict[str, str]
+    nodes: dict[NodeName, list[NodeFacts]]
+    unanswered: dict[NodeName, str]
     """By node, why it has not reported, or not for all its ranks."""
-    unheard_s: dict[str, int]
+    unheard_s: dict[NodeName, int]
     """Seconds since anything has come from a node that has not reported, where a runner that lives would have
     sent something."""
     per_node: bool
@@ -220,10 +222,10 @@ class DebugAnswer(TypedDict):
     """Answer of ``debug``, and the file ``debug.json`` of a job's folder."""
 
     request: str
-    job: str
+    job: JobId
     state: str
-    time: float
-    seconds: float
+    time: UnixTime
+    seconds: Seconds
     """From the request to the answer."""
     facts: DebugFacts
     verdict: Verdict

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Optional, TypedDict  # noqa: UP035  (nodes may run Python 3.8)
 
+from launch.remote.reading import JobId, NodeName, RankKey, UnixTime
 from launch.remote.sample.sample_records import LiveNode, LiveRank
 
 __all__ = ["ClusterFacts", "HeadMetrics", "JobMetrics", "SendingState"]
@@ -15,30 +16,29 @@ __all__ = ["ClusterFacts", "HeadMetrics", "JobMetrics", "SendingState"]
 class JobMetrics(TypedDict):
     """A job by its state, and its newest samples while it runs."""
 
-    job: str
+    job: JobId
     name: str
     kind: str
     state: str
     """LOST for a job whose supervisor is gone, whatever state.json has."""
-    created: float
-    """Unix seconds, as the next two."""
-    started: Optional[float]
-    ended: Optional[float]
+    created: UnixTime
+    started: UnixTime | None
+    ended: UnixTime | None
     exit_status: Optional[int]
     nodes: int
     ranks: int
     restarts: int
     cost_usd: Optional[float]
-    """List price of its nodes since its start; missing in answers of older code."""
-    live_nodes: Dict[str, LiveNode]
-    live_ranks: Dict[str, LiveRank]
+    """List price of its nodes since its start."""
+    live_nodes: Dict[NodeName, LiveNode]
+    live_ranks: Dict[RankKey, LiveRank]
 
 
 class HeadMetrics(TypedDict):
     """All that one head knows."""
 
-    now: float
-    """Unix seconds by the head's clock, by which its samples have their times."""
+    now: UnixTime
+    """By the head's clock, by which its samples have their times."""
     jobs: List[JobMetrics]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Dict, List, Literal, TypedDict  # noqa: UP035  (nodes may run Python 3.8)
 
 from launch.remote.base.records import State
+from launch.remote.reading import NodeName, RankKey, Seconds, UnixTime
 
 __all__ = [
     "AttemptSteps",
@@ -90,20 +91,20 @@ class Sample(TypedDict):
 class LiveNode(NodeSample):
     """The newest sample of a node."""
 
-    time: float
-    """When it came, in Unix seconds by the head's clock."""
+    time: UnixTime
+    """When it came, by the head's clock."""
 
 
 class LiveRank(TypedDict):
     """The newest sample of a rank."""
 
-    time: float
-    """When it came, in Unix seconds by the head's clock."""
-    node: str
+    time: UnixTime
+    """When it came, by the head's clock."""
+    node: NodeName
     cpu_permille: int
     memory: int
-    silent_since: float
-    """Unix seconds by the head's clock of its last output, or of its start."""
+    silent_since: UnixTime
+    """Of its last output, or of its start, by the head's clock."""
     metrics: dict[str, float]
     """By name, the newest value of each."""
     ended: bool
@@ -112,26 +113,25 @@ class LiveRank(TypedDict):
 class Live(TypedDict):
     """samples.json: replaced at most five times a second, and at the end of each launch."""
 
-    time: float
+    time: UnixTime
     attempt: int
     """0 for the job's first launch."""
-    nodes: dict[str, LiveNode]
-    ranks: dict[str, LiveRank]
-    """By rank, as text."""
+    nodes: dict[NodeName, LiveNode]
+    ranks: dict[RankKey, LiveRank]
 
 
 class AttemptSteps(TypedDict):
     """The steps of one launch, by the metric ``step`` of the rank that is furthest."""
 
     attempt: int
-    started: float
-    ended: float | None
+    started: UnixTime
+    ended: UnixTime | None
     first_step: float | None
     """None without such a metric."""
-    first_step_at: float | None
+    first_step_at: UnixTime | None
     last_step: float | None
     """Where steps begin again in each epoch, that of the last epoch with those of the ones before."""
-    last_step_at: float | None
+    last_step_at: UnixTime | None
     has_epochs: bool
     """Whether steps began again within the launch."""
     epoch_steps: float | None
@@ -140,7 +140,7 @@ class AttemptSteps(TypedDict):
     """Metric ``epoch`` of the first step, and of the last; None without such a metric."""
     last_epoch: float | None
     checkpoints: int
-    checkpoint_s: float
+    checkpoint_s: Seconds
     """Sum of the metric ``checkpoint_s`` of the rank with the lowest number that prints one."""
 
 
@@ -168,15 +168,15 @@ class SampleReport(TypedDict):
     history: History | None
     flags: list[Flag]
     """None of a job that has ended."""
-    now: float
-    """The head's time, in Unix seconds."""
+    now: UnixTime
+    """The head's time."""
 
 
 class History(TypedDict):
     """history.json: the job's course in at most 240 intervals; once these are full, each two become one."""
 
-    start: float
-    """Unix seconds by the head's clock."""
-    interval_s: float
-    nodes: dict[str, NodeSeries]
+    start: UnixTime
+    """By the head's clock."""
+    interval_s: Seconds
+    nodes: dict[NodeName, NodeSeries]
     attempts: list[AttemptSteps]
