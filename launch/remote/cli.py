@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 
 from launch.remote.base import frames, job_dir, timing
@@ -145,6 +146,8 @@ def _submit(*words: str) -> int:
     try:
         supervisor.detach(folder, plan)
     except OSError as error:
+        with suppress(FileNotFoundError):  # the job's folder was removed
+            folder.lose(job_dir.first_state(folder.job, plan, time.time(), None), str(error))
         return _refuse(str(error), _FAILED)
     handover: Handover = {"job": plan["id"]}
     frames.send_answer(frames.JOB, json.dumps(handover).encode())

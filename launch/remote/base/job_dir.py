@@ -1,7 +1,7 @@
 """A job's folder on its head, ``~/.ranklift/jobs/<id>/``: its files and who may change them.
 
 ========== =====================================================================================
-job.json   the plan, exactly as the operator sent it: with the values of the user's variables
+job.json   the plan as the operator sent it; once no rank can start again, the user's variables by name alone
 state.json where the job is; replaced by rename, changed by the job's supervisor alone
 events.jsonl what happened to the job, one :data:`launch.remote.base.records.Event` a line
 stream.000001.log ... the ranks' merged output, see :mod:`launch.remote.log.segments`
@@ -21,7 +21,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from launch.remote.base.files import keep_name, replace_file
+from launch.remote.base import timing
+from launch.remote.base.files import keep_name, remove_unfinished, replace_file, shorten_file
 from launch.remote.base.records import Plan, Process, ShownPlan, State, Version
 
 __all__ = [
@@ -119,6 +120,18 @@ def shown_plan(data: bytes) -> bytes:
     plan = parse_plan(data)
     shown = without_values(plan)
     return data if shown is plan else json.dumps(shown).encode()
+
+
+def _without_secrets(data: bytes) -> bytes:
+    """Return a job.json of any version, made no longer, without the user's values: nothing of a torn one."""
+    try:
+        plan = _parse_record(data, (), "")
+    except Torn:
+        return b""
+    values = plan.get("user_env")
+    if not isinstance(values, dict) or all(value is None for value in values.values()):
+        return data
+    return json.dumps(without_values(plan), separators=(",", ":")).encode()
 
 
 def _read(path: str) -> bytes:
@@ -244,6 +257,10 @@ class Folder:
         except PermissionError:
             self.permit()
             data = _read(path)
+        except FileNotFoundError:
+            if time.time() - os.stat(self.file("job.json")).st_mtime < timing.FIRST_STATE_S:
+                raise
+            raise Torn(path, "was never written") from None
         state: State = _parse_record(data, ("state",), path)
         return state
 
@@ -271,7 +288,8 @@ class Folder:
     def write_state(self, state: State) -> State:
         """Replace state.json unless it is terminal, and log the change; return the job's state then.
 
-        A full disk raises nothing: a terminal state takes the reserved room; another state is not written.
+        Values of the user's variables leave job.json before a state after which no rank starts. A full disk
+        raises nothing: a terminal state takes the reserved room; another state is not written.
         """
         try:
             folder = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -284,6 +302,8 @@ class Folder:
                 before = self._state()
                 if before["state"] in TERMINAL:
                     return before  # of a supervisor, and a query that found none, the first wins
+            if state["state"] in TERMINAL or "pending" in state:
+                state = {**state, "reason": "; ".join(filter(None, (state["reason"], self._forget_values())))}
             try:
                 replace_file(self.file("state.json"), json.dumps(state).encode())
                 if state["state"] in TERMINAL:
@@ -297,6 +317,18 @@ class Folder:
             os.close(folder)
         self.event("state", state=state["state"], reason=state["reason"])
         return state
+
+    def _forget_values(self) -> str:
+        """Remove values of the user's variables from job.json; return why they stay, if they do."""
+        path = self.file("job.json")
+        try:
+            with suppress(FileNotFoundError):  # a removed plan has no values
+                remove_unfinished(path)
+                if (kept := _without_secrets(before := _read(path))) != before:
+                    shorten_file(path, kept)
+        except OSError as error:
+            return f"{path} still has the values of the job's variables, remove it: {error.strerror}"
+        return ""
 
     def _into_reserve(self, state: State) -> None:
         """Write state.json in the reserve's own blocks: freed blocks would be taken by others at once."""
