@@ -94,7 +94,7 @@ def push(
     sent = 0
     results: dict[str, Exception | None] = dict.fromkeys(names)
     if verify or not call.is_everywhere(snapshot, names):
-        lacking = call.offer(snapshot, verify)
+        lacking = call.offer(snapshot)
         blobs = snapshot.blobs()
         missing = [blobs[number] for number in lacking]
         size = sum(blob.size for blob in missing)
@@ -140,10 +140,10 @@ class _Calls:
         (answer,) = self._call({"op": "check", "id": snapshot.id}, b"")
         return bool(answer["present"]) and set(names) <= {self._head.name, *answer["confirmed"]}
 
-    def offer(self, snapshot: Snapshot, verify: bool) -> list[int]:
+    def offer(self, snapshot: Snapshot) -> list[int]:
         packed = zlib.compress(snapshot.manifest, 1)
         answer: OfferAnswer
-        (answer,) = self._call({"op": "offer", "manifest": len(packed), "verify": verify}, packed)
+        (answer,) = self._call({"op": "offer", "manifest": len(packed)}, packed)
         return list(answer["blobs"])
 
     def put(self, snapshot: Snapshot, stream: _Stream, header: PushHeader) -> dict[str, str | None]:

@@ -125,7 +125,7 @@ def _watch_samples(job: str) -> int:
 
 
 def _submit(*words: str) -> int:
-    """Make a job of the plan on stdin, if all its nodes hold the named snapshots."""
+    """Make a job of the plan on stdin, if all its nodes hold what was pushed for it."""
     from launch.remote.head import node_contents, supervisor
 
     try:
@@ -133,7 +133,7 @@ def _submit(*words: str) -> int:
         plan = job_dir.parse_plan(sys.stdin.buffer.read(size), "the request")
     except (ValueError, job_dir.Torn):
         return _refuse("the plan was incomplete, so no job was created")
-    missing = node_contents.find_missing(plan, [word for word in words if word != "--follow"])
+    missing = node_contents.find_missing(plan)
     if missing:
         return _refuse(f"not every node holds {', '.join(missing)}", UNPUSHED)
     folder = job_dir.Folder(plan["id"])
