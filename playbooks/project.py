@@ -103,6 +103,11 @@ class Stack:
         return self.folder / "price.json"
 
     @property
+    def metrics_token(self) -> Path:
+        """The file of the token that ``fab metrics`` wants from who reads them."""
+        return self.folder / "metrics-token"
+
+    @property
     def check_lock(self) -> Path:
         """The file that ``fab check --deep`` locks while it measures."""
         return self.folder / "check.lock"
@@ -179,6 +184,7 @@ class Stack:
         self.lock_note.unlink(missing_ok=True)
         self.last_check.unlink(missing_ok=True)
         self.node_price.unlink(missing_ok=True)
+        self.metrics_token.unlink(missing_ok=True)
         self.check_lock.unlink(missing_ok=True)
         for remembered in (*self.folder.glob("hashes*.json"), *self.folder.glob("push-*.json")):
             remembered.unlink(missing_ok=True)

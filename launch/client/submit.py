@@ -23,24 +23,22 @@ _SIGNALLED = 128
 """Exit statuses from this one on mean that a signal ended the command, not that it gave up."""
 
 
-def submit(plan: JobPlan, head: Host, snapshots: Sequence[str] = ()) -> str:
+def submit(plan: JobPlan, head: Host) -> str:
     """Submit the plan to the head; return the job's id once a supervisor there has it.
 
     Raise :class:`~launch.errors.NotPushed`, with nothing done, when not every node of the plan holds the
-    node code and ``snapshots`` as far as the head knows; :class:`~launch.errors.GiveUpError` when the head
+    node code and its snapshots as far as the head knows; :class:`~launch.errors.GiveUpError` when the head
     cannot run the plan.
     """
-    done = head.run(_submit_argv(plan, *snapshots), stdin=_message(plan), timeout=timing.STEP_S)
+    done = head.run(_submit_argv(plan), stdin=_message(plan), timeout=timing.STEP_S)
     check(done, head)
     return plan.id
 
 
-def submit_and_follow(
-    plan: JobPlan, head: Host, on_event: Callable[[Event], None], snapshots: Sequence[str] = ()
-) -> JobState:
+def submit_and_follow(plan: JobPlan, head: Host, on_event: Callable[[Event], None]) -> JobState:
     """Submit the plan and follow the job over the same connection; return the job's last state. An interrupt
     leaves the job running."""
-    command = _submit_argv(plan, "--follow", *snapshots)
+    command = _submit_argv(plan, "--follow")
     return _watch(head, command, plan.id, Reader(on_event), io.BytesIO(_message(plan)))
 
 

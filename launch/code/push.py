@@ -97,7 +97,7 @@ def push(
     sent = 0
     results: dict[str, Exception | None] = dict.fromkeys(names)
     if verify or not call.is_everywhere(snapshot, names):
-        lacking = call.offer(snapshot, verify)
+        lacking = call.offer(snapshot)
         blobs = snapshot.blobs()
         missing = [blobs[number] for number in lacking]
         size = sum(blob.size for blob in missing)
@@ -142,9 +142,9 @@ class _Calls:
         answer = self._one(CheckAnswer, {"op": "check", "id": snapshot.id}, b"")
         return answer["present"] and set(names) <= {self._head.name, *answer["confirmed"]}
 
-    def offer(self, snapshot: Snapshot, verify: bool) -> list[int]:
+    def offer(self, snapshot: Snapshot) -> list[int]:
         packed = zlib.compress(snapshot.manifest, 1)
-        header: PushHeader = {"op": "offer", "manifest": len(packed), "verify": verify}
+        header: PushHeader = {"op": "offer", "manifest": len(packed)}
         lacking = self._one(OfferAnswer, header, packed)["blobs"]
         if max(lacking, default=-1) >= len(snapshot.blobs()):
             raise RetryError(f"{self._head.name}: push: it lacks a file that the snapshot does not have")

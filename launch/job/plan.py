@@ -84,6 +84,8 @@ class JobPlan:
     """What the ranks run in; without an id until it is made."""
     data: tuple[DataRecord, ...] = ()
     """Data that was staged for the job."""
+    snapshots: tuple[str, ...] = ()
+    """Ids of all that is pushed for the job, the code among it."""
     stages: tuple[Phase, ...] = ()
     """What was brought to the nodes before the job, in seconds since it is submitted."""
     py_spy: str = ""
@@ -143,6 +145,7 @@ class JobPlan:
             "per_node": spec.per_node,
             "command": list(spec.command),
             "snapshot": spec.snapshot,
+            "snapshots": list(self.snapshots),
             "remote": self.remote,
             "environment": self.runs_in,
             "data": list(self.data),

@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 
 from launch.remote.base import frames, job_dir, timing
@@ -124,7 +125,7 @@ def _watch_samples(job: str) -> int:
 
 
 def _submit(*words: str) -> int:
-    """Make a job of the plan on stdin, if all its nodes hold the named snapshots."""
+    """Make a job of the plan on stdin, if all its nodes hold what was pushed for it."""
     from launch.remote.head import node_contents, supervisor
 
     try:
@@ -132,7 +133,7 @@ def _submit(*words: str) -> int:
         plan = job_dir.parse_plan(sys.stdin.buffer.read(size), "the request")
     except (ValueError, job_dir.Torn):
         return _refuse("the plan was incomplete, so no job was created")
-    missing = node_contents.find_missing(plan, [word for word in words if word != "--follow"])
+    missing = node_contents.find_missing(plan)
     if missing:
         return _refuse(f"not every node holds {', '.join(missing)}", UNPUSHED)
     folder = job_dir.Folder(plan["id"])
@@ -145,6 +146,8 @@ def _submit(*words: str) -> int:
     try:
         supervisor.detach(folder, plan)
     except OSError as error:
+        with suppress(FileNotFoundError):  # the job's folder was removed
+            folder.lose(job_dir.first_state(folder.job, plan, time.time(), None), str(error))
         return _refuse(str(error), _FAILED)
     handover: Handover = {"job": plan["id"]}
     frames.send_answer(frames.JOB, json.dumps(handover).encode())

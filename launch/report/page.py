@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
-
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from launch.client.query import Happening
 from launch.durations import span as duration
+from launch.html_page import html_page
 from launch.nodeset import fold, ranges
 from launch.numbers import counted
 from launch.printable import for_terminal
@@ -40,7 +38,10 @@ def report_page(facts: JobFacts, price: NodePrice, made: datetime) -> str:
     """Return the page, made at this time. Every text of the job is shown as text, whatever is in it."""
     state = facts.report.state
     rate = None if facts.history is None else rate_chart(facts.history)
-    return _template().render(
+    return html_page(
+        "launch.report",
+        "report.html.j2",
+        _shown,
         job=state.job,
         state=state.state,
         reason=state.reason,
@@ -224,17 +225,3 @@ def _shown(value: object) -> object:
         return value
     text = for_terminal(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} … ({len(text)} characters)"
-
-
-@cache
-def _template() -> Template:
-    loader = PackageLoader("launch.report", package_path="")
-    made = Environment(
-        loader=loader,
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_shown,
-    )
-    return made.get_template("report.html.j2")

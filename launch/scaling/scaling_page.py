@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
-
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
-
+from launch.html_page import html_page
 from launch.scaling.published_lines import SOURCE, published_lines
 from launch.scaling.scaling_plot import HEIGHT, WIDTH, make_panels
 from launch.scaling.scaling_study import Study
@@ -18,7 +15,10 @@ __all__ = ["page"]
 def page(study: Study, analysis: Analysis) -> str:
     """Return the page; published lines are drawn for the benchmark that they are of."""
     published = published_lines(study.subject.benchmark)
-    return _template().render(
+    return html_page(
+        "launch.scaling",
+        "scaling_page.html.j2",
+        None,
         study=study,
         analysis=analysis,
         panels=make_panels(analysis, study.plan.metric, published),
@@ -29,10 +29,3 @@ def page(study: Study, analysis: Analysis) -> str:
         width=WIDTH,
         height=HEIGHT,
     )
-
-
-@cache
-def _template() -> Template:
-    loader = PackageLoader("launch.scaling", package_path="")
-    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    return made.get_template("scaling_page.html.j2")

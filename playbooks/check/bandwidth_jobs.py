@@ -126,6 +126,7 @@ class BandwidthJobs:
 
         job, head, remote = planned.id, group[0], planned.remote.rpartition("/")[2]
         figures: list[float] = []
+        planned = dataclasses.replace(planned, snapshots=(EMPTY.id,))
 
         def on_event(event: Event) -> None:
             if not self._submitted[job]:
@@ -148,7 +149,7 @@ class BandwidthJobs:
         self._own.add(job)
         remember(self._stack, job, head, remote, taken=False)
         try:
-            state = submit_and_follow(planned, self._cluster.host(self._nodes[head]), on_event, [EMPTY.id])
+            state = submit_and_follow(planned, self._cluster.host(self._nodes[head]), on_event)
         except NodesTaken:
             self._is_over.set()
             cancel_job(self._stack, self._inventory, job, None)

@@ -22,6 +22,7 @@ from playbooks.cli.signals import attached
 from playbooks.cli.task import command, open_from
 from playbooks.nodes.choose import choose_nodes
 from playbooks.nodes.sick import Verdict, keep_measured, read_checked, write_checked
+from playbooks.private_file import write_private
 from playbooks.project import Stack
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def check(  # noqa: PLR0913, PLR0917  (each is an option)
         from playbooks.check.heat_map import heat_map
 
         try:
-            Path(svg).write_text(heat_map(found), encoding="utf-8")
+            write_private(Path(svg), heat_map(found))
         except OSError as error:
             raise GiveUpError(f"--svg {svg} cannot be written: {error.strerror}") from None
     if not report.is_healthy:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from infra.inventory import Inventory, StackOutputs
 from playbooks.cli import output
+from playbooks.private_file import write_private
 from playbooks.project import Stack
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def summary(made: dict[str, Any], path: Path) -> str:
 def _write(path: Path, made: dict[str, Any]) -> None:
     import json
 
-    path.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_private(path, json.dumps(made, indent=1, ensure_ascii=False) + "\n")
 
 
 def _scale_set(stack: Stack, outputs: StackOutputs) -> ScaleSetFacts:

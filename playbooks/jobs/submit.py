@@ -218,8 +218,7 @@ def _run(
     from playbooks.ssh.connection import Cluster
 
     job, head, remote = planned.id, nodes[0], PurePosixPath(planned.remote).name
-    wanted = [snapshot.id for snapshot in load.snapshots]
-    stages = Stages()
+    stages, pushed = Stages(), tuple(snapshot.id for snapshot in load.snapshots)
     with Cluster(inventory, stack.folder) as cluster, attached(detach):
         host = cluster.host(head)
         printer = handling.on_event or EventPrinter(to_stderr=handling.json)
@@ -234,13 +233,13 @@ def _run(
         def start(planned: JobPlan) -> JobState | None:
             remember(stack, job, head.name, remote, taken=False)
             detach.phase = "sent"
-            planned = replace(planned, stages=stages.before_submit())
+            planned = replace(planned, stages=stages.before_submit(), snapshots=pushed)
             if handling.detach:
-                submit(planned, host, wanted)
+                submit(planned, host)
                 remember(stack, job, head.name, remote)
                 detach.phase = "taken"
                 return None
-            return submit_and_follow(planned, host, on_event, wanted)
+            return submit_and_follow(planned, host, on_event)
 
         ready: JobPlan | None = None
         try:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from invoke.context import Context
@@ -32,6 +33,8 @@ _STDIN = 0
 _TERM_S, _KILL_S = 1.0, 0.5
 """After Ctrl-C, seconds until SIGKILL and until the end of the wait for it."""
 _POLL_S = 0.02
+_NOT_FOUND = 127
+"""Exit status of a shell that does not find a command."""
 
 
 @command(
@@ -82,12 +85,40 @@ def execute(
         output.progress(
             "stdin was not passed on: it had no data at the start, and only a single node gets it"
         )
+    hint = _shell_hint(line, results.values())
+    if hint:
+        output.progress(hint)
     failed = {result.exit_status for result in results.values() if isinstance(result, Completed)} - {0}
     broken = any(isinstance(result, Exception) for result in results.values())
     if broken and not json:
         raise with_address_age(inventory, ManyNodesError("exec", results))
     if broken or failed:
         raise Exit(code=failed.pop() if len(failed) == 1 and not broken else 1)
+
+
+def _shell_hint(line: str, results: Iterable[Completed | Exception]) -> str:
+    """Return how a shell line is given, where nodes did not find a command whose name looks like one.
+
+    >>> _shell_hint("'id; hostname'", [Completed(127, b"", b"")])
+    "'id; hostname' is one word behind --, the name of a command: leave out -- to have bash run the line, or \
+give -- sh -c 'id; hostname'"
+    >>> _shell_hint("'id; hostname'", [Completed(0, b"", b"")])
+    ''
+    >>> _shell_hint("idd", [Completed(127, b"", b"")])
+    ''
+    """
+    try:
+        name = shlex.split(line)[0]
+    except (ValueError, IndexError):  # a line that only bash reads
+        return ""
+    is_quoted = line.startswith(shlex.quote(name)) and shlex.quote(name) != name
+    if not is_quoted or all(isinstance(one, Exception) or one.exit_status != _NOT_FOUND for one in results):
+        return ""
+    word = shlex.quote(name)
+    return (
+        f"{word} is one word behind --, the name of a command: leave out -- to have bash run the line, or "
+        f"give -- sh -c {word}"
+    )
 
 
 def run_on(

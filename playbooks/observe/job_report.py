@@ -13,6 +13,7 @@ from infra.inventory import Inventory
 from launch.errors import GiveUpError, InputError, RankliftError
 from playbooks.cli import output
 from playbooks.cli.task import command, open_from
+from playbooks.private_file import write_private
 from playbooks.project import Stack
 from playbooks.selection import NEWEST
 
@@ -117,7 +118,7 @@ def _check_target(target: Path, *, overwrite: bool) -> None:
 
 def _write(target: Path, page: str) -> None:
     try:
-        target.write_text(page, encoding="utf-8")
+        write_private(target, page)
     except OSError as error:
         problem = f"cannot be written: {error.strerror}"
         raise InputError("--output", str(target), problem, "give another file") from None

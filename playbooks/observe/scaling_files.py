@@ -66,7 +66,7 @@ def write_study(study: Study, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            replace_file(str(folder / name), text.encode(), mode=0o644)
+            replace_file(str(folder / name), text.encode())
     except OSError as error:
         raise GiveUpError(f"{folder} cannot be written: {error.strerror}; give another --output") from None
 

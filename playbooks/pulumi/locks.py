@@ -21,7 +21,7 @@ from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from launch.errors import RetryError
-from launch.remote.base.job_dir import identity, is_alive
+from launch.remote.base.processes import identity, is_alive
 from playbooks.project import Stack
 
 __all__ = ["REFUSALS", "InUse", "Lock", "LockNote", "in_use_from", "locks"]

@@ -44,7 +44,7 @@ def copy_image(made: Workplace, head: str, nodes: Sequence[str]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / manifest.name).exists():
             link_tree(manifest.with_suffix(""), folder / name)
-            for ending in (".made", ".stamps", ".manifest"):
+            for ending in (".made", ".manifest"):
                 (folder / f"{name}{ending}").write_bytes(manifest.with_suffix(ending).read_bytes())
         _confirm(folder / name, nodes)
 

@@ -1,5 +1,6 @@
 """The scripts of a recipe: which ones, in which order, and that shellcheck finds nothing in them."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from catalogue.sizes import catalogue
-from images.recipe import Mpi, Ofed, Recipe, Ubuntu, recipe_for
+from images.recipe import Mpi, Ofed, Recipe, Ubuntu, _versions, recipe_for
 from images.steps import steps
 from images.templates import render
 from images.user_data import FOLDER, runner
@@ -163,3 +164,11 @@ def test_a_step_that_fails_tells_cloud_init_why(tmp_path: Path) -> None:
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr.splitlines()[1] == "E: no such package"
     assert ran.stderr.splitlines()[2].endswith("30-ofed.sh failed: nothing after it was run")
+
+
+def test_a_file_whose_address_names_a_commit_has_a_digest() -> None:
+    """A commit's file never changes; a server that sends another one is not believed."""
+    files = [file for component in _versions().values() for file in component.get("files", {}).values()]
+    named = [file for file in files if re.search(r"/[0-9a-f]{40}/", file["url"])]
+    assert len(named) >= 3
+    assert [file["url"] for file in named if not re.fullmatch("[0-9a-f]{64}", file.get("sha256", ""))] == []

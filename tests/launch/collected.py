@@ -20,7 +20,7 @@ from launch.host import Completed, Host
 from launch.results.collect import Others, collect
 from launch.results.download import CollectReport, NodeFiles
 from launch.results.folder import SUMS
-from tests.launch.remote.sample_records import sample_plan
+from tests.launch.remote.sample_records import sample_plan, sample_state
 from tests.launch.standin import REMOTE, SSH, LocalHost
 
 JOB = "train-20260301-090507-0f3a"
@@ -92,7 +92,7 @@ class Cluster:
         self.ssh.chmod(0o755)
         plan = sample_plan(JOB, nodes=[{"name": name} for name in NAMES])
         self.write(HEAD, "job.json", json.dumps(plan).encode())
-        self.write(HEAD, "state.json", json.dumps({"state": "SUCCEEDED", "supervisor": None}).encode())
+        self.write(HEAD, "state.json", json.dumps(sample_state(JOB, state="SUCCEEDED")).encode())
         self.write(HEAD, "events.jsonl", b"{}\n")
         for rank, name in enumerate(NAMES):
             (self.nodes / name / "tmp").mkdir(parents=True, exist_ok=True)

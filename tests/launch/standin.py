@@ -24,6 +24,7 @@ from launch.host import Completed, Host
 from launch.job.plan import JobPlan, plan
 from launch.job.spec import JobNode, JobSpec, Kind
 from launch.remote.base.health_records import ProbeOrder
+from tests.launch.sealed import manifest_of, snapshot_id
 
 REMOTE = Path(launch.remote.__file__).parent
 
@@ -113,7 +114,20 @@ class Nodes:
         for node in self.nodes:
             (self.folder / node.name / ".ranklift/snapshots/code" / name).write_text(text)
 
+    def seal(self) -> str:
+        """Gives every node's ``code`` the manifest of the head's; returns the snapshot's id."""
+        manifest = manifest_of(Path(self.env["HOME"]) / ".ranklift/snapshots/code")
+        name = snapshot_id(manifest)
+        for node in self.nodes:
+            snapshots = self.folder / node.name / ".ranklift/snapshots"
+            (snapshots / f"{name}.manifest").write_bytes(manifest)
+            if not (snapshots / name).is_symlink():
+                (snapshots / name).symlink_to("code")
+        return name
+
     def plan(self, spec: JobSpec) -> JobPlan:
+        if spec.snapshot == "code":
+            spec = replace(spec, snapshot=self.seal())
         made = plan(spec, self.nodes, size="Standard_ND40rs_v2", remote="hash")
         spec = replace(spec, health="off")  # this machine has neither GPUs nor InfiniBand
         probe: ProbeOrder = {"mode": "on" if spec.probe else "off", "rehearsal": 0}

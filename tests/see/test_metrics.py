@@ -163,10 +163,17 @@ def test_it_is_served_until_ctrl_c_and_a_node_that_is_cut_off_is_down(healed: Wo
     port = free_port()
     with healed.begin("metrics", "--port", str(port)) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == f"serving http://127.0.0.1:{port}/metrics until Ctrl-C\n"
+        first = process.stdout.readline()
+        assert first.startswith(
+            f"serving http://127.0.0.1:{port}/metrics until Ctrl-C, to requests with the "
+        )
+        token = Path(first.rpartition(" token in ")[2].strip()).read_text().strip()
+        page = urllib.request.Request(
+            f"http://127.0.0.1:{port}/metrics", headers={"Authorization": f"Bearer {token}"}
+        )
 
         def text() -> str:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+            with urllib.request.urlopen(page, timeout=60) as answer:
                 return str(answer.read().decode())
 
         assert 'ranklift_cluster_node_up{node="node000003"} 1' in checked(text())

@@ -107,7 +107,7 @@ class Activity:
 
 
 def is_alive(process: Process) -> bool:
-    """Return whether the process still runs that :func:`launch.remote.base.job_dir.identity` described."""
+    """Return whether the process still runs that :func:`launch.remote.base.processes.identity` described."""
     try:
         with open(f"/proc/{int(process['pid'])}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()

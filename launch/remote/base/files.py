@@ -16,7 +16,9 @@ __all__ = [
     "hold",
     "keep_name",
     "python_folder",
+    "remove_unfinished",
     "replace_file",
+    "shorten_file",
     "temporary_folder",
     "temporary_name",
     "unwritable",
@@ -29,6 +31,7 @@ FICLONE = 0x40049409
 """ioctl by which a file shares all blocks of another, where the file system can: man 2 ioctl_ficlone."""
 UNWRITABLE = "{folder} cannot be written: {why}"
 _PROBE_BYTES = 64 << 10
+_TEMPORARY = ".new-{}."
 _FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 """Flags to open a file that must not exist yet, not even as a link."""
 
@@ -89,7 +92,16 @@ def unwritable(*folders: str) -> list[str]:
 def temporary_name(path: str) -> str:
     """Return a unique name beside ``path``; a pid is not unique among nodes that share the folder."""
     folder, name = os.path.split(path)
-    return os.path.join(folder, f".new-{name}.{os.urandom(8).hex()}")
+    return os.path.join(folder, f"{_TEMPORARY.format(name)}{os.urandom(8).hex()}")
+
+
+def remove_unfinished(path: str) -> None:
+    """Remove what processes that were killed in :func:`replace_file` have left of a file that nobody writes
+    any more. Raise OSError."""
+    folder, name = os.path.split(path)
+    for entry in os.listdir(folder):
+        if entry.startswith(_TEMPORARY.format(name)):
+            os.unlink(os.path.join(folder, entry))
 
 
 def write_all(fd: int, data: bytes | memoryview) -> None:
@@ -144,6 +156,21 @@ def replace_file(path: str, data: bytes, *, mode: int = 0o600, outlives_machine:
         except OSError:
             pass
         raise
+
+
+def shorten_file(path: str, data: bytes) -> None:
+    """Replace ``path`` by a file with ``data``, which is shorter: in its own blocks where the disk has no
+    room for another file. Raise OSError."""
+    try:
+        replace_file(path, data)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open(fd, "wb", buffering=0) as file:
+            write_all(fd, data)
+            file.truncate()
+            os.fsync(fd)
 
 
 def keep_name(path: str) -> None:

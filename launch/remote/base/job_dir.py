@@ -1,7 +1,7 @@
 """A job's folder on its head, ``~/.ranklift/jobs/<id>/``: its files and who may change them.
 
 ========== =====================================================================================
-job.json   the plan, exactly as the operator sent it: with the values of the user's variables
+job.json   the plan as the operator sent it; once no rank can start again, the user's variables by name alone
 state.json where the job is; replaced by rename, changed by the job's supervisor alone
 events.jsonl what happened to the job, one :data:`launch.remote.base.records.Event` a line
 stream.000001.log ... the ranks' merged output, see :mod:`launch.remote.log.segments`
@@ -21,7 +21,9 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from launch.remote.base.files import keep_name, replace_file
+from launch.remote.base import timing
+from launch.remote.base.files import keep_name, remove_unfinished, replace_file, shorten_file
+from launch.remote.base.processes import identity, is_alive
 from launch.remote.base.records import Plan, Process, ShownPlan, State, Version
 
 __all__ = [
@@ -35,8 +37,6 @@ __all__ = [
     "Unreadable",
     "all_jobs",
     "first_state",
-    "identity",
-    "is_alive",
     "not_uploaded",
     "parse_plan",
     "shown_plan",
@@ -54,29 +54,6 @@ _LOOK_AGAIN = 1.0
 """Seconds after which the supervisor is checked although state.json is unchanged."""
 _RESERVE = "reserve"
 _RESERVE_BYTES = 64 << 10
-
-
-def identity(pid: int) -> Process:
-    """Return what distinguishes a process from any later one. Raise OSError when there is no such process."""
-    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-        fields = file.read().rpartition(")")[2].split()
-    with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
-        boot = file.read().strip()
-    if fields[0] in ("Z", "X"):
-        raise ProcessLookupError(f"process {pid} has ended")
-    return {"pid": pid, "started": int(fields[19]), "boot": boot}
-
-
-def is_alive(process: Process | None) -> bool:
-    """Return whether the process that :func:`identity` described still runs; True when that is unknown."""
-    if not process:
-        return False
-    try:
-        return identity(process["pid"]) == process
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    except OSError:
-        return True  # no file descriptor is left, for example, which must not end a job
 
 
 def without_values(plan: Plan) -> Plan | ShownPlan:
@@ -119,6 +96,18 @@ def shown_plan(data: bytes) -> bytes:
     plan = parse_plan(data)
     shown = without_values(plan)
     return data if shown is plan else json.dumps(shown).encode()
+
+
+def _without_secrets(data: bytes) -> bytes:
+    """Return a job.json of any version, made no longer, without the user's values: nothing of a torn one."""
+    try:
+        plan = _parse_record(data, (), "")
+    except Torn:
+        return b""
+    values = plan.get("user_env")
+    if not isinstance(values, dict) or all(value is None for value in values.values()):
+        return data
+    return json.dumps(without_values(plan), separators=(",", ":")).encode()
 
 
 def _read(path: str) -> bytes:
@@ -262,6 +251,10 @@ class Folder:
         except PermissionError:
             self.permit()
             data = _read(path)
+        except FileNotFoundError:
+            if time.time() - os.stat(self.file("job.json")).st_mtime < timing.FIRST_STATE_S:
+                raise
+            raise Torn(path, "was never written") from None
         state: State = _parse_record(data, _STATE_FIELDS, path)
         if not _is_state_of(self.job, state):
             raise Torn(path, "is damaged")
@@ -292,7 +285,8 @@ class Folder:
     def write_state(self, state: State) -> State:
         """Replace state.json unless it is terminal, and log the change; return the job's state then.
 
-        A full disk raises nothing: a terminal state takes the reserved room; another state is not written.
+        Values of the user's variables leave job.json before a state after which no rank starts. A full disk
+        raises nothing: a terminal state takes the reserved room; another state is not written.
         """
         try:
             folder = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -305,6 +299,8 @@ class Folder:
                 before = self._state()
                 if before["state"] in TERMINAL:
                     return before  # of a supervisor, and a query that found none, the first wins
+            if state["state"] in TERMINAL or "pending" in state:
+                state = {**state, "reason": "; ".join(filter(None, (state["reason"], self._forget_values())))}
             try:
                 replace_file(self.file("state.json"), json.dumps(state).encode())
                 if state["state"] in TERMINAL:
@@ -318,6 +314,18 @@ class Folder:
             os.close(folder)
         self.event("state", state=state["state"], reason=state["reason"])
         return state
+
+    def _forget_values(self) -> str:
+        """Remove values of the user's variables from job.json; return why they stay, if they do."""
+        path = self.file("job.json")
+        try:
+            with suppress(FileNotFoundError):  # a removed plan has no values
+                remove_unfinished(path)
+                if (kept := _without_secrets(before := _read(path))) != before:
+                    shorten_file(path, kept)
+        except OSError as error:
+            return f"{path} still has the values of the job's variables, remove it: {error.strerror}"
+        return ""
 
     def _into_reserve(self, state: State) -> None:
         """Write state.json in the reserve's own blocks: freed blocks would be taken by others at once."""

@@ -184,6 +184,8 @@ class RunnerSpec(SlotRequest, ForRanks):
     data: list[str]
     """Paths of the staged data that the job reads."""
     snapshot: str
+    in_place: list[str]
+    """Paths of pushed folders that the job reads where they are stored, for the first runner to check."""
     keep: int
     env: dict[str, str]
     user_env: dict[str, str]

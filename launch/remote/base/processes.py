@@ -17,6 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from launch.remote.base.records import Process
+
 __all__ = [
     "CONTAINERS",
     "IMAGES",
@@ -28,6 +30,8 @@ __all__ = [
     "end_descendants",
     "end_idle_launcher",
     "has_children",
+    "identity",
+    "is_alive",
     "kill",
     "members",
     "runners_of_job",
@@ -314,3 +318,26 @@ def kill(pid: int, number: int) -> None:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
         return
+
+
+def identity(pid: int) -> Process:
+    """Return what distinguishes a process from any later one. Raise OSError when there is no such process."""
+    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+        fields = file.read().rpartition(")")[2].split()
+    with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
+        boot = file.read().strip()
+    if fields[0] in ("Z", "X"):
+        raise ProcessLookupError(f"process {pid} has ended")
+    return {"pid": pid, "started": int(fields[19]), "boot": boot}
+
+
+def is_alive(process: Process | None) -> bool:
+    """Return whether the process that :func:`identity` described still runs; True when that is unknown."""
+    if not process:
+        return False
+    try:
+        return identity(process["pid"]) == process
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    except OSError:
+        return True  # no file descriptor is left, for example, which must not end a job

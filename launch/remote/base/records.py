@@ -176,6 +176,9 @@ class _Plan(ForRanks):
     per_node: bool
     command: list[str]
     snapshot: str
+    """Id of the code."""
+    snapshots: list[str]
+    """Ids of all that was pushed for the job, the code among it."""
     remote: str
     checks: Checks
     health: HealthCheck

@@ -36,6 +36,10 @@ SAMPLE_FIRST_S = 0.25
 SAMPLE_GPUS_S = 5.0
 """Time from there to the start of the process that queries GPUs: a short job loads no driver for it."""
 
+FIRST_STATE_S = 60.0
+"""Age of a job's plan on its head from which a missing state means that no supervisor started: one writes its
+first state within a second, more under load."""
+
 # ---- ssh ----
 
 _SSH_ALIVE_COUNT = 3

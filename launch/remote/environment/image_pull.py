@@ -39,7 +39,8 @@ from launch.remote.environment.image_layers import Root
 from launch.remote.environment.image_reference import ImageError, Reference
 from launch.remote.environment.image_registry import Blob, Registry, architecture
 from launch.remote.environment.request import FORMS
-from launch.remote.store.store import Store, digest_of
+from launch.remote.store.store import Store
+from launch.remote.store.stored_file import digest_of
 
 if TYPE_CHECKING:
     from launch.remote.environment.request import EnvironmentRequest

@@ -89,7 +89,6 @@ def _answer(request: EnvironmentCall, up: Up) -> EnvironmentAnswer:
                 manifest = Manifest(manifest_of(store.path(name)), name)
                 facts = {"title": request["title"], "made": time.time()}
                 replace_file(store.path(name) + ".made", json.dumps(facts).encode(), outlives_machine=False)
-                store.stamp(manifest)
                 replace_file(store.path(name) + ".manifest", manifest.text)
             except BaseException as error:
                 clear(store, name)

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from launch.remote.store.store import digest_of
+from launch.remote.store.stored_file import digest_of
 
 __all__ = ["manifest_of"]
 

@@ -161,7 +161,7 @@ def _docker(*words: str) -> str:
 def clear(store: Store, name: str) -> None:
     """Remove what there is of an environment: the manifest first, without which the rest does not count."""
     store.forget([name])
-    for suffix in (".manifest", ".stamps", ".made"):
+    for suffix in (".manifest", ".made"):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(store.path(name) + suffix)
     if os.path.lexists(store.path(name)):

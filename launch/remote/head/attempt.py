@@ -23,7 +23,7 @@ from launch.remote.head import outcome
 from launch.remote.head.cancel import cancel_request
 from launch.remote.head.health_report import HealthReport
 from launch.remote.head.job_state import JobState, LaunchOrder
-from launch.remote.head.node_contents import forget_staged
+from launch.remote.head.node_contents import forget_contents
 from launch.remote.head.node_loss import GoOn, NodeLoss
 from launch.remote.head.outcome import Outcome
 from launch.remote.head.rank_states import RankStates
@@ -183,7 +183,7 @@ class Attempt:
                 barrier.reject(index, [f"did not answer within {self._plan['start_limit_s']:g} s"], now)
         if not barrier.has_rejected:
             return None
-        forget_staged(self._plan.get("data", []))
+        forget_contents(self._plan)
         return barrier.outcome(self._order.stream)
 
     # -- the loop -----------------------------------------------------------------------------------

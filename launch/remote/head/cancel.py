@@ -58,10 +58,10 @@ def end_upload(job: str) -> EndUploadAnswer:
     """
     folder = job_dir.Folder(job)
     supervisor = folder.state()["supervisor"]
-    uploading = job_dir.is_alive(supervisor)
+    uploading = processes.is_alive(supervisor)
     _request(folder, None)
     until = time.monotonic() + timing.CANCEL_ANSWER_S
-    while job_dir.is_alive(supervisor) and time.monotonic() < until:
+    while processes.is_alive(supervisor) and time.monotonic() < until:
         time.sleep(_POLL)
     return {"uploading": uploading}
 
@@ -78,10 +78,10 @@ def release(job: str) -> ReleaseAnswer:
         return {"state": state}
     supervisor = state["supervisor"]
     until = time.monotonic() + timing.SUPERVISOR_KILL_S
-    while supervisor is not None and job_dir.is_alive(supervisor) and time.monotonic() < until:
+    while supervisor is not None and processes.is_alive(supervisor) and time.monotonic() < until:
         processes.kill(supervisor["pid"], processes.SIGKILL)
         time.sleep(_POLL)
-    if job_dir.is_alive(supervisor):
+    if processes.is_alive(supervisor):
         return {"state": folder.state()}
     return {"state": folder.lose(state, "the job's supervisor did not react to the cancel and was ended")}
 

@@ -6,7 +6,7 @@ import os
 import time
 from typing import NamedTuple
 
-from launch.remote.base import job_dir
+from launch.remote.base import job_dir, processes
 from launch.remote.base.phase_records import Phase, PhaseName
 from launch.remote.base.records import End, Plan, UploadEvent, UploadRecord
 from launch.remote.head import queue
@@ -24,7 +24,7 @@ class JobState:
         self._begun: float | None = None
         self._first: Outcome | None = None
         """The outcome of the first launch, where another followed."""
-        self._state = job_dir.first_state(plan["id"], plan, time.time(), job_dir.identity(os.getpid()))
+        self._state = job_dir.first_state(plan["id"], plan, time.time(), processes.identity(os.getpid()))
         self._phases = _PhaseLog(folder)
 
     @property

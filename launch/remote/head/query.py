@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Iterator
 
-from launch.remote.base import job_dir
+from launch.remote.base import job_dir, processes
 from launch.remote.base.health_records import NOT_CHECKED
 from launch.remote.base.payloads import JobListing, JobReport
 from launch.remote.base.records import BARE, Event, ExitEvent, Plan, State
@@ -37,7 +37,7 @@ def _as_of_now(folder: job_dir.Folder, state: State) -> State:
     cancelling = state["state"] not in job_dir.TERMINAL and os.path.exists(folder.file("cancel"))
     now: State = {**state, "cancelling": cancelling}
     urls = now.pop("uploading", [])
-    if urls and job_dir.is_alive(state["supervisor"]):
+    if urls and processes.is_alive(state["supervisor"]):
         now["uploading"] = urls
         now["reason"] = "; ".join(filter(None, (state["reason"], f"uploading to {', '.join(urls)}")))
     return now

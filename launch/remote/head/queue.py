@@ -22,9 +22,10 @@ from typing import Any
 
 from launch.remote.base import timing
 from launch.remote.base.files import replace_file
-from launch.remote.base.job_dir import Folder, identity, is_alive
+from launch.remote.base.job_dir import Folder
 from launch.remote.base.names import drained_at, is_removal
 from launch.remote.base.ports import LAST_PORT, is_free
+from launch.remote.base.processes import identity, is_alive
 from launch.remote.base.records import Plan, QueueEntry, Reservation, Taken
 from launch.remote.head.runners.node_command import start_on_node
 

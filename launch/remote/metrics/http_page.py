@@ -32,6 +32,7 @@ _IDLE_S = 1.0
 _REASONS = {
     200: "OK",
     400: "Bad Request",
+    401: "Unauthorized",
     403: "Forbidden",
     404: "Not Found",
     405: "Method Not Allowed",
@@ -39,7 +40,7 @@ _REASONS = {
     500: "Internal Server Error",
     503: "Service Unavailable",
 }
-_OK, _BAD, _FORBIDDEN, _NOT_FOUND, _METHOD, _TOO_LARGE, _INTERNAL, _UNAVAILABLE = _REASONS
+_OK, _BAD, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _METHOD, _TOO_LARGE, _INTERNAL, _UNAVAILABLE = _REASONS
 _PLAIN = "text/plain; charset=utf-8"
 _TLS = b"\x16"
 """First byte of a TLS connection: its client's handshake (RFC 8446, 5.1)."""
@@ -73,12 +74,15 @@ def serve(
     content_type: str,
     hosts: Collection[str] = (),
     until: Callable[[], bool] = lambda: False,
+    token: str = "",
 ) -> None:
     """Serve ``page`` until ``until`` holds, which is checked every second at least.
 
     With ``hosts``, requests for any other Host are refused: a web page whose name is made to resolve to this
-    address could read the metrics through its visitor's browser.
+    address could read the metrics through its visitor's browser. With a ``token``, requests without it are
+    refused (RFC 6750, 2.1): any user of a machine reaches its loopback address.
     """
+    gate = _Gate(hosts, token)
     clients: list[_Client] = []
     with selectors.DefaultSelector() as selector:
         selector.register(listener, selectors.EVENT_READ)
@@ -95,7 +99,7 @@ def serve(
                     request = key.data.step(selector)
                     if request is not None:
                         began = time.monotonic()
-                        key.data.begin(selector, _answer(request, page, content_type, hosts))
+                        key.data.begin(selector, _answer(request, page, content_type, gate))
                         for one in clients:  # what the page took is not theirs
                             one.deadline += time.monotonic() - began
                 now = time.monotonic()
@@ -178,15 +182,36 @@ def _is_whole(request: bytes) -> bool:
     return request[:1] == _TLS or _HEAD_END.search(request) is not None
 
 
-def _answer(request: bytes, page: Callable[[], bytes], content_type: str, hosts: Collection[str]) -> bytes:
-    status, kind, body = _content(request, page, content_type, hosts)
+class _Gate:
+    """Whose requests are answered."""
+
+    def __init__(self, hosts: Collection[str], token: str) -> None:
+        self._hosts, self._token = hosts, token.encode()
+
+    def refusal(self, hosts: list[str], credentials: list[str]) -> Answer | None:
+        """Return the answer to a request that is refused, by its fields Host and Authorization."""
+        if self._hosts and (len(hosts) != 1 or hosts[0] not in self._hosts):
+            return _FORBIDDEN, _PLAIN, b"served only under its own address\n"
+        if not self._token:
+            return None
+        from hmac import compare_digest  # nodes serve without a token
+
+        scheme, _, given = (credentials[0] if len(credentials) == 1 else "").partition(" ")
+        if scheme.lower() == "bearer" and compare_digest(given.strip().encode(), self._token):
+            return None
+        return _UNAUTHORIZED, _PLAIN, b"served with the token of its file alone\n"
+
+
+def _answer(request: bytes, page: Callable[[], bytes], content_type: str, gate: _Gate) -> bytes:
+    status, kind, body = _content(request, page, content_type, gate)
     head = f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
     head += "Allow: GET\r\n" if status == _METHOD else ""
+    head += "WWW-Authenticate: Bearer\r\n" if status == _UNAUTHORIZED else ""
     return f"{head}Connection: close\r\nX-Content-Type-Options: nosniff\r\n\r\n".encode() + body
 
 
 def _content(  # noqa: PLR0911  each refusal is one
-    request: bytes, page: Callable[[], bytes], content_type: str, hosts: Collection[str]
+    request: bytes, page: Callable[[], bytes], content_type: str, gate: _Gate
 ) -> Answer:
     """Return status, content type and body."""
     if request[:1] == _TLS:
@@ -202,14 +227,16 @@ def _content(  # noqa: PLR0911  each refusal is one
         return _METHOD, _PLAIN, b"only GET is served\n"
     fields = [line.partition(":") for line in lines]
     named = [value.strip().lower() for name, _, value in fields if name.strip().lower() == "host"]
+    credentials = [value.strip() for name, _, value in fields if name.strip().lower() == "authorization"]
     path = words[1]
     absolute = _ABSOLUTE.match(path)
     if absolute is not None:  # RFC 9112, 3.2.2: its host counts, whatever the field Host has
         path, named = path[absolute.end() :], [absolute.group(1).lower()]
     if path.partition("?")[0] != "/metrics":
         return _NOT_FOUND, _PLAIN, b"only /metrics is served\n"
-    if hosts and (len(named) != 1 or named[0] not in hosts):
-        return _FORBIDDEN, _PLAIN, b"served only under its own address\n"
+    refusal = gate.refusal(named, credentials)
+    if refusal is not None:
+        return refusal
     try:
         return _OK, content_type, page()
     except Unavailable as error:

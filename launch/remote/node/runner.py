@@ -127,6 +127,11 @@ class Runner(Loop):
         folder = prepare_folder(spec)
         held += hold_stored(spec)
         self._work = work_dir.make(folder, spec["snapshot"], self._keep_alive)
+        if spec["in_place"]:
+            from launch.remote.node.snapshot_check import check  # loads OpenSSL, and few jobs need it
+
+            for snapshot in spec["in_place"]:
+                check(snapshot, self._keep_alive)
         processes.become_subreaper()
         if spec["environment"]["runtime"] != "bare":
             from launch.remote.node.runtimes.container_kinds import container_of  # bare ranks do not need it

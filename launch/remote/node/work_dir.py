@@ -1,5 +1,8 @@
 """A job's working folder on a node: a copy of the pushed code, made before its ranks and cleared after them.
 
+The copy has what was pushed and nothing else, and is read back before it is used: a job may have changed the
+stored code, without a trace in its size and times.
+
 The folder is made under another name and renamed once it is whole, under a lock: of a node's runners the
 first one copies and the others wait; a copy that was killed is restarted. Every runner then holds a shared
 lock on the folder as long as it lives; the last runner gets the exclusive lock and clears the folder.
@@ -16,7 +19,7 @@ import os
 import stat
 import time
 
-from launch.remote.base.files import FICLONE, expand_home
+from launch.remote.base.files import FICLONE
 from launch.remote.node import copy_record
 from launch.remote.node.prepare import Unfit
 
@@ -24,6 +27,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from io import FileIO
+
+    from launch.remote.node.snapshot_check import Pushed
 
 __all__ = ["NAME", "clear", "make"]
 
@@ -34,7 +39,6 @@ _COPIED = "copied"
 _STARTED = "exits.jsonl"
 """File that is in the job's folder once ranks were started on the node."""
 _OUTPUTS = "outputs"
-_MISSING = "the pushed code {snapshot} is not on this node: push again"
 _NO_ROOM = (
     "{folder}: no room for the job's copy of the code: {needed} bytes in {entries} files and folders are "
     "needed, {free} bytes and {inodes} files are available; remove jobs that have ended"
@@ -51,25 +55,24 @@ _WAIT_MS = 20
 
 
 class _Tree:
-    """Entries of a snapshot, listed before the copy starts: relative paths with their lstat results."""
+    """Entries of a snapshot that were pushed, listed before the copy starts: relative paths with their lstat
+    results. Raise Unfit where one is missing or changed."""
 
-    def __init__(self, root: str) -> None:
-        self.root = root
-        self.folders: list[tuple[str, os.stat_result]] = [("", os.stat(root))]
+    def __init__(self, pushed: Pushed) -> None:
+        self.pushed, self.root = pushed, pushed.folder
+        self.folders: list[tuple[str, os.stat_result]] = [("", os.stat(self.root))]
         self.files: list[tuple[str, os.stat_result]] = []
         self.links: list[tuple[str, os.stat_result]] = []
         for folder, _ in self.folders:  # grows in the loop
-            with os.scandir(root + folder) as entries:
-                for entry in entries:
-                    found = entry.stat(follow_symlinks=False)
-                    kind = stat.S_IFMT(found.st_mode)
-                    one = (f"{folder}/{entry.name}", found)
-                    if kind == stat.S_IFREG:
-                        self.files.append(one)
-                    elif kind == stat.S_IFDIR:
-                        self.folders.append(one)
-                    elif kind == stat.S_IFLNK:
-                        self.links.append(one)
+            for entry in pushed.entries(folder):
+                path, found = f"{folder}/{entry.name}", entry.stat(follow_symlinks=False)
+                if path not in pushed.paths:
+                    continue
+                is_link = stat.S_ISLNK(found.st_mode)
+                pushed.check_entry(path, found.st_mode, os.readlink(entry.path) if is_link else "")
+                kinds = self.folders if stat.S_ISDIR(found.st_mode) else self.files
+                (self.links if is_link else kinds).append((path, found))
+        pushed.check_whole({path for path, _ in (*self.folders, *self.files, *self.links)})
 
     def needed(self, block: int) -> tuple[int, int]:
         """Return the size of a copy: bytes in whole blocks, and entries."""
@@ -85,7 +88,7 @@ def make(folder: str, snapshot: str, keep_alive: Callable[[int], object]) -> int
     that is "". Unless the snapshot has an entry ``outputs``, a link of that name leads to the job's outputs:
     scripts written for Azure ML write their results there. Call ``keep_alive`` every 0.1 s, with the
     milliseconds that it may take. Raise :class:`~launch.remote.node.prepare.Unfit` where the node lacks the
-    snapshot or the room for a copy, and what ``keep_alive`` raises.
+    snapshot as it was pushed, or the room for a copy, and what ``keep_alive`` raises.
     """
     work = f"{folder}/{NAME}"
     while True:
@@ -162,7 +165,9 @@ def _copy(snapshot: str, folder: str, keep_alive: Callable[[int], object]) -> No
     tree: _Tree | None = None
     try:
         if snapshot:
-            tree = _Tree(expand_home(snapshot))
+            from launch.remote.node.snapshot_check import Pushed  # loads OpenSSL; other runners wait
+
+            tree = _Tree(Pushed(snapshot))
             _check_room(tree, folder)
             _copy_tree(tree, new, keep_alive)
         link = f"{new}/{_OUTPUTS}"
@@ -179,8 +184,6 @@ def _copy(snapshot: str, folder: str, keep_alive: Callable[[int], object]) -> No
         _remove(new)
         if error.errno in _FULL and tree is not None:
             raise _no_room(tree, folder) from error
-        if isinstance(error, FileNotFoundError) and snapshot and not os.path.isdir(expand_home(snapshot)):
-            raise Unfit(_MISSING.format(snapshot=snapshot)) from error
         raise Unfit(f"{new}: the code cannot be copied: {error}") from error
     except BaseException:
         _remove(new)
@@ -225,7 +228,7 @@ def _copy_tree(tree: _Tree, new: str, keep_alive: Callable[[int], object]) -> No
         os.mkdir(new + name, 0o700)
     until = time.monotonic() + _BETWEEN_S
     for name, found in tree.files:
-        for _ in _copy_file(tree.root + name, new + name, found):
+        for _ in _copy_file(tree, name, new + name, found):
             if time.monotonic() > until:
                 keep_alive(0)
                 until = time.monotonic() + _BETWEEN_S
@@ -235,9 +238,10 @@ def _copy_tree(tree: _Tree, new: str, keep_alive: Callable[[int], object]) -> No
         os.utime(new + name, ns=times, follow_symlinks=False)
 
 
-def _copy_file(source: str, target: str, found: os.stat_result) -> Iterator[None]:
-    """Copy one file in pieces, by copy_file_range first: file systems that can do so share blocks then."""
-    read = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+def _copy_file(tree: _Tree, name: str, target: str, found: os.stat_result) -> Iterator[None]:
+    """Copy one file in pieces, by copy_file_range first: file systems that can do so share blocks then. Raise
+    Unfit where the copy is not what was pushed."""
+    read = tree.pushed.open(name)
     with open(read, "rb", buffering=0), _created(target) as written:
         write = written.fileno()
         copy: Callable[[int, int, int], int] = os.copy_file_range
@@ -250,19 +254,19 @@ def _copy_file(source: str, target: str, found: os.stat_result) -> Iterator[None
                     raise
                 done = 0
             if not done and copy is _send:
-                raise OSError(errno.EIO, "became shorter while it was copied", source)
+                raise OSError(errno.EIO, "became shorter while it was copied", tree.root + name)
             if not done:
                 copy = _send
             left -= done
             yield
         os.fchmod(write, stat.S_IMODE(found.st_mode) | stat.S_IWUSR)  # files of a snapshot are read-only
+        yield from tree.pushed.check_content(name, write)
         os.utime(write, ns=(found.st_atime_ns, found.st_mtime_ns))
-    yield
 
 
 def _created(path: str) -> FileIO:
     """Open a file that must not exist yet."""
-    return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb", buffering=0)
+    return open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb", buffering=0)
 
 
 def _send(source: int, target: int, count: int) -> int:

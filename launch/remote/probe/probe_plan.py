@@ -111,6 +111,7 @@ def make(plan: Plan, program: Program) -> Plan:
         "machinefile": machinefile_text(ranks_on),
         "drop": [] if program.mpirun else plan["drop"],
         "snapshot": "",
+        "snapshots": [],
         "checks": {},
         "setup": "",
         "data": [],

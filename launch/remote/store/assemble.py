@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from launch.remote.base import messages
 from launch.remote.base.files import replace_file, write_all
 from launch.remote.store import unfinished
-from launch.remote.store.store import CHUNK, Manifest, Store
-from launch.remote.store.stored_file import Sharing, StoredFile
+from launch.remote.store.store import Manifest, Store
+from launch.remote.store.stored_file import CHUNK, Sharing, StoredFile, contents_of, digest_of
 
 __all__ = ["Builder", "Share"]
 
@@ -28,8 +28,8 @@ class Builder:
     def __init__(self, store: Store, manifest: Manifest, check: bool, verify: bool) -> None:
         """Make the temporary folder.
 
-        ``check`` hashes the stream, which the head does once for all nodes; ``verify`` hashes what this node
-        has, too, even where it is unchanged by its status.
+        ``check`` hashes the stream, which the head does once for all nodes; ``verify`` replaces a snapshot
+        that is there.
         """
         self.store, self.manifest, self._check, self._verify = store, manifest, check, verify
         self.written = 0
@@ -70,24 +70,27 @@ class Builder:
     def _reuse(self, files: Collection[StoredFile], sha: str) -> bool:
         """Make the first file of this content from a stored one; return whether one has it."""
         place = self.manifest.places[sha][0]
-        unchanged = (file for file in files if not self._verify and file.is_unchanged())
-        is_shared = any(self._sharing.share(file, *place) for file in unchanged)
-        return is_shared or any(self._copy(file.path, sha) for file in files)
+        new = os.path.join(self._tree, place[0])
+        for file in files:
+            if self._sharing.share(file, *place):
+                if digest_of(new) == sha:
+                    return True
+                os.unlink(new)
+            elif self._copy(file.path, sha):
+                return True
+        return False
 
     def _copy(self, source: bytes, sha: str) -> bool:
         path, executable = self.manifest.places[sha][0]
-        digest = hashlib.sha256()
-        try:
-            with open(source, "rb", buffering=0) as stream:
-                out = self._sharing.create(path, executable)
-                try:
-                    for data in iter(lambda: stream.read(CHUNK), b""):
-                        digest.update(data)
-                        write_all(out, data)
-                finally:
-                    os.close(out)
-        except FileNotFoundError:
+        if digest_of(source) != sha:
             return False
+        digest = hashlib.sha256()
+        out = self._sharing.create(path, executable)
+        try:
+            for data in contents_of(source, digest):
+                write_all(out, data)
+        finally:
+            os.close(out)
         if digest.hexdigest() == sha:
             return True
         os.unlink(os.path.join(self._tree, path))
@@ -141,7 +144,7 @@ class Builder:
             raise ValueError(f"{len(self._missing)} file contents did not arrive; push again")
         with_content = {sha for sha, _ in self.manifest.blobs}
         for sha, places in self.manifest.places.items():
-            first = StoredFile(os.path.join(self._tree, places[0][0]), 0, places[0][1], None)
+            first = StoredFile(os.path.join(self._tree, places[0][0]), places[0][1])
             if sha not in with_content:
                 os.close(self._sharing.create(*places[0]))
             for place in places[1:]:
@@ -156,15 +159,13 @@ class Builder:
             return
         final = self.store.path(self.manifest.id)
         if os.path.isdir(final) and (self._verify or not self.store.holds(self.manifest)):
-            os.rename(final, os.path.join(self._folder, "replaced"))
+            os.rename(final, self.store.aside())  # its folder may be read-only, which no other folder takes
         replace_file(final + ".manifest", self.manifest.text)
         try:
             os.rename(self._tree, final)
         except OSError:
             if not self.store.holds(self.manifest):
                 raise
-        else:
-            self.store.stamp(self.manifest)
         self.abort()
 
     def abort(self) -> None:

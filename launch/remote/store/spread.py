@@ -204,7 +204,7 @@ def main(stdin: BinaryIO, name: str, source: bytes) -> None:
     call = Call(header, stdin.read(header["manifest"]), name, source)
     try:
         if header["op"] == "offer":
-            up.send({"t": "lack", "blobs": store.lacking(_manifest(call), header["verify"])})
+            up.send({"t": "lack", "blobs": store.lacking(_manifest(call))})
         elif header["op"] == "put":
             put(stdin, call, up)
         else:

@@ -7,8 +7,8 @@ with ``["d", path]`` for empty folders, and an id that its head gave it. Content
 distinct, non-empty file contents in the order of the manifest, one after the other with nothing between them.
 A receiver that knows the manifest can therefore cut the stream, skip what it has and check the rest.
 
-Contents that a node already has come from its older snapshots: shared where the files are as they were made,
-else read, checked and copied (:mod:`launch.remote.store.stored_file`). Jobs work in copies of their own
+Contents that a node already has come from its older snapshots: read, checked, and shared or copied
+(:mod:`launch.remote.store.stored_file`). Jobs work in copies of their own
 (:mod:`launch.remote.node.work_dir`).
 """
 
@@ -23,18 +23,16 @@ from collections.abc import Iterable, Iterator
 
 from launch.remote.base.files import replace_file
 from launch.remote.store.removal import is_unknown, is_worked_in, remove, unfinished_jobs, unload
-from launch.remote.store.stored_file import StoredFile, stamp_of
+from launch.remote.store.stored_file import StoredFile, contents_of, digest_of
 from launch.remote.store.unfinished import is_abandoned
 
 __all__ = [
-    "CHUNK",
     "DATA",
     "ENVIRONMENTS",
     "KEEP",
     "SNAPSHOTS",
     "Manifest",
     "Store",
-    "digest_of",
     "try_flock",
 ]
 
@@ -45,8 +43,8 @@ _KEPT = {SNAPSHOTS: KEEP, ENVIRONMENTS: 3}
 
 _ID_DIGITS = 16
 _ABANDONED_S = 86400.0
-CHUNK = 256 * 1024
-_PARTS = ("", ".manifest", ".stamps", ".made")
+_PIECE = 256 * 1024
+_PARTS = ("", ".manifest", ".made")
 """Suffixes of what is removed with a snapshot."""
 
 
@@ -127,7 +125,7 @@ class Store:
             return stream.read()
 
     def intact(self, manifest: Manifest) -> bool:
-        """Return whether a snapshot exists and no file or link has changed since the push; read all of it."""
+        """Return whether a snapshot exists and nothing has changed or was added since the push; read it."""
         if not self.holds(manifest):
             return False
         base = os.fsencode(self.path(manifest.id))
@@ -136,9 +134,12 @@ class Store:
                 full = os.path.join(base, path)
                 if digest_of(full) != sha or bool(os.stat(full).st_mode & 0o100) != executable:
                     return False
-            return all(os.readlink(os.path.join(base, path)) == target for path, target in manifest.links)
+            if any(os.readlink(os.path.join(base, path)) != target for path, target in manifest.links):
+                return False
+            found = {os.path.relpath(path, base) for path in _files_below(base)}
         except OSError:
             return False
+        return found == {entry[0] for entry in (*manifest.files, *manifest.links)}
 
     def known(self) -> list[str]:
         """Return the ids of the whole snapshots, the most recently pushed first."""
@@ -166,46 +167,25 @@ class Store:
             except (OSError, ValueError):
                 continue
             base = os.fsencode(self.path(name))
-            stamps = self._stamps(name, len(entries))
-            for number, (_, path, sha, size, executable) in enumerate(entries):
+            for _, path, sha, _, executable in entries:
                 if sha in missing:
-                    full = os.path.join(base, _safe(path))
-                    file = StoredFile(full, size, bool(executable), stamps[number])
+                    file = StoredFile(os.path.join(base, _safe(path)), bool(executable))
                     found.setdefault(sha, []).append(file)
         return found
 
-    def stamp(self, manifest: Manifest) -> None:
-        """Record the stamps of a snapshot's files; without them, :meth:`candidates` are read instead."""
-        base = os.fsencode(self.path(manifest.id))
-        with contextlib.suppress(OSError):  # a full disk, or another push that replaces the snapshot
-            stamps = [stamp_of(os.path.join(base, path)) for path, _, _, _ in manifest.files]
-            text = json.dumps(stamps).encode()
-            replace_file(self.path(manifest.id) + ".stamps", text, outlives_machine=False)
-
-    def _stamps(self, snapshot: str, count: int) -> list[list[int] | None]:
-        """Return the recorded stamps of a snapshot's ``count`` files, in the order of its manifest."""
-        with contextlib.suppress(OSError, ValueError), open(self.path(snapshot) + ".stamps", "rb") as stream:
-            stamps = json.loads(stream.read())
-            if isinstance(stamps, list) and len(stamps) == count:
-                return stamps
-        return [None] * count
-
-    def lacking(self, manifest: Manifest, verify: bool) -> list[int]:
-        """Return the numbers of the manifest's blobs that are nowhere on this node.
-
-        Read the files that should hold them; without ``verify``, only those that are not as they were made.
-        """
+    def lacking(self, manifest: Manifest) -> list[int]:
+        """Return the numbers of the manifest's blobs that are nowhere on this node; read what should hold
+        them."""
         found = self.candidates(sha for sha, _ in manifest.blobs)
         return [
             number
             for number, (sha, _) in enumerate(manifest.blobs)
-            if not any(not verify and file.is_unchanged() for file in found.get(sha, ()))
-            and not any(digest_of(file.path) == sha for file in found.get(sha, ()))
+            if not any(digest_of(file.path) == sha for file in found.get(sha, ()))
         ]
 
     def contents(self, manifest: Manifest, order: Iterable[int]) -> Iterator[bytes]:
-        """Yield the blobs of a whole snapshot in pieces of about :data:`CHUNK`. Raise ValueError when a file
-        has changed since the push: no node may receive the change."""
+        """Yield the blobs of a whole snapshot in pieces of about 256 KiB. Raise ValueError when a file has
+        changed since the push: no node may receive the change."""
         from hashlib import sha256
 
         base = os.fsencode(self.path(manifest.id))
@@ -215,24 +195,30 @@ class Store:
             sha, left = manifest.blobs[number]
             path = manifest.places[sha][0][0]
             digest = sha256()
-            with open(os.path.join(base, path), "rb", buffering=0) as stream:
-                while left:
-                    data = stream.read(min(CHUNK, left))
-                    if not data:
-                        break
-                    digest.update(data)
+            try:
+                for data in contents_of(os.path.join(base, path), digest):
                     left -= len(data)
+                    if left < 0:
+                        break
                     pieces.append(data)
                     gathered += len(data)
-                    if gathered >= CHUNK:
+                    if gathered >= _PIECE:
                         yield b"".join(pieces)
                         pieces, gathered = [], 0
+            except OSError:
+                left = -1
             if left or digest.hexdigest() != sha:
                 remedy = (
                     "push with --verify" if self.kind == SNAPSHOTS else f"fab environment.rm {manifest.id}"
                 )
                 raise ValueError(f"a job changed the head's copy of {os.fsdecode(path)}; {remedy}")
         yield b"".join(pieces)
+
+    def doubt(self, snapshots: Iterable[str]) -> None:
+        """Have the next push ask every node whether it holds the snapshots."""
+        for name in snapshots:
+            if os.path.exists(self.path(name) + ".nodes"):
+                replace_file(self.path(name) + ".nodes", b'{"code": "", "nodes": []}')
 
     def confirmed(self, snapshot: str, code: str) -> list[str]:
         """Return the nodes that reported to this head to hold the snapshot and the modules ``code``."""
@@ -308,11 +294,15 @@ class Store:
             if name.startswith(".gone-") or is_abandoned(name, _age(path) > _ABANDONED_S)
         ]
 
+    def aside(self) -> str:
+        """Return a new path in the :meth:`trash`."""
+        return os.path.join(self.folder, f".gone-{os.urandom(8).hex()}")
+
     def discard(self, snapshot: str) -> bool:
         """Move a whole snapshot to the :meth:`trash`, unless a process uses it; return whether none does."""
         with self.unused(snapshot) as is_unused:
             if is_unused and not is_worked_in(self.path(snapshot)):
-                aside = os.path.join(self.folder, f".gone-{os.urandom(8).hex()}")
+                aside = self.aside()
                 for suffix in _PARTS:
                     with contextlib.suppress(FileNotFoundError):
                         os.rename(self.path(snapshot) + suffix, aside + suffix)
@@ -366,18 +356,14 @@ def try_flock(descriptor: int) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def digest_of(path: bytes) -> str | None:
-    """Return the SHA-256 of a file's content; ``None`` when the file cannot be read."""
-    from hashlib import sha256
-
-    try:
-        digest = sha256()
-        with open(path, "rb", buffering=0) as stream:
-            for data in iter(lambda: stream.read(CHUNK), b""):
-                digest.update(data)
-        return digest.hexdigest()
-    except OSError:
-        return None
+def _files_below(folder: bytes) -> Iterator[bytes]:
+    """Yield whatever is no folder below a folder. Raise OSError."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files_below(entry.path)
+            else:
+                yield entry.path
 
 
 def _age(path: str) -> float:

@@ -1,13 +1,12 @@
-"""One file of a snapshot on this node: whether it is as it was made, and how a new snapshot shares it.
+"""One file of a snapshot on this node, and how a new snapshot shares it.
 
-Files of snapshots are read-only. A new snapshot shares an unchanged file with an older one: as a clone where
-the file system can, else as a hard link. A clone has blocks of its own as soon as either file is written. A
-hard link is made only where the file's mode keeps this node's user from writing to it: root may write to any
-file. Working folders of jobs are copies or clones, never hard links (:mod:`launch.remote.node.work_dir`).
+Files of snapshots are read-only. A new snapshot shares a file with an older one: as a clone where the file
+system can, else as a hard link. A clone has blocks of its own as soon as either file is written. A hard link
+is made only where the file's mode keeps this node's user from writing to it: root may write to any file.
+Working folders of jobs are copies or clones, never hard links (:mod:`launch.remote.node.work_dir`).
 
-The owner of a file can make it writable and change it in place. So a file is shared only while its inode,
-size and modification time are those recorded when its snapshot was made, and its mode is read-only. Any other
-file is read, compared by digest and copied. Change times cannot serve: every link made or removed sets them.
+The owner of a file can make it writable, change it in place and set its size, mode and times back. So its
+content is read and compared by digest before a new snapshot has it.
 """
 
 from __future__ import annotations
@@ -16,40 +15,57 @@ import contextlib
 import fcntl
 import os
 import stat
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from launch.remote.base.files import FICLONE
 
-__all__ = ["Sharing", "StoredFile", "stamp_of"]
+__all__ = ["CHUNK", "Sharing", "StoredFile", "contents_of", "digest_of"]
 
+CHUNK = 256 * 1024
 _READABLE = 0o444
 _EXECUTABLE = 0o555
 _WRITABLE = 0o222
-
-
-def stamp_of(path: bytes) -> list[int]:
-    """Return a file's stamp: its inode and its modification time in nanoseconds. Raise OSError."""
-    found = os.lstat(path)
-    return [found.st_ino, found.st_mtime_ns]
 
 
 class StoredFile(NamedTuple):
     """A file of a whole snapshot, as its manifest describes it."""
 
     path: bytes
-    size: int
     executable: bool
-    stamp: list[int] | None
-    """Its stamp when the snapshot was made; None when that is not recorded."""
 
-    def is_unchanged(self) -> bool:
-        """Return whether the file's status shows that nobody has written to it; read nothing."""
+    def is_sealed(self) -> bool:
+        """Return whether it is a regular file that nobody may write to."""
         try:
-            found = os.lstat(self.path)
+            mode = os.lstat(self.path).st_mode
         except OSError:
             return False
-        is_sealed = stat.S_ISREG(found.st_mode) and not found.st_mode & _WRITABLE
-        return is_sealed and found.st_size == self.size and [found.st_ino, found.st_mtime_ns] == self.stamp
+        return stat.S_ISREG(mode) and not mode & _WRITABLE
+
+
+def contents_of(path: bytes, digest: Any) -> Iterator[bytes]:
+    """Yield a stored file's content in pieces, and update ``digest`` by it. Raise OSError, for a link too."""
+    # A pipe in the file's place would hold up whoever opens it to read.
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        for data in iter(lambda: os.read(fd, CHUNK), b""):
+            digest.update(data)
+            yield data
+    finally:
+        os.close(fd)
+
+
+def digest_of(path: bytes) -> str | None:
+    """Return the SHA-256 of a file's content; ``None`` when the file cannot be read."""
+    from hashlib import sha256  # loads OpenSSL: a launch checks only which snapshots are here
+
+    digest = sha256()
+    try:
+        for _ in contents_of(path, digest):
+            pass
+    except OSError:
+        return None
+    return digest.hexdigest()
 
 
 class Sharing:
@@ -68,14 +84,17 @@ class Sharing:
 
     def share(self, stored: StoredFile, path: bytes, executable: bool) -> bool:
         """Make a new file that shares the stored one's blocks; return whether that was possible."""
+        if not stored.is_sealed():
+            return False
         if self._clones:
             self._clones = self._clone(stored, path, executable)
         return self._clones or self._link(stored, path, executable)
 
     def _clone(self, stored: StoredFile, path: bytes, executable: bool) -> bool:
         try:
-            with open(stored.path, "rb") as source, os.fdopen(self.create(path, executable), "wb") as target:
-                fcntl.ioctl(target, FICLONE, source.fileno())
+            source = os.open(stored.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with open(source, "rb"), os.fdopen(self.create(path, executable), "wb") as target:
+                fcntl.ioctl(target, FICLONE, source)
         except OSError:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path, dir_fd=self._folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from launch.remote.base.job_dir import identity
+from launch.remote.base.processes import identity
 
 __all__ = ["is_abandoned", "prefix"]
 

@@ -162,7 +162,7 @@ export DEBIAN_FRONTEND=noninteractive
 
 # A VM does not see how its GPUs and adapters are wired: without the file, NCCL takes what it sees for true.
 file=/opt/microsoft/ndv4-topo.xml
-/usr/local/lib/ranklift/fetch https://raw.githubusercontent.com/Azure/azhpc-images/4a4565a0c0aa9d6944c53420155936061b9c3a98/topology/ndv4-topo.xml unknown "$file"
+/usr/local/lib/ranklift/fetch https://raw.githubusercontent.com/Azure/azhpc-images/4a4565a0c0aa9d6944c53420155936061b9c3a98/topology/ndv4-topo.xml c3583efb0b6e53f52410e32643b46bb6af99f5f34dcebc1868c47c233f84d2cf "$file"
 cat >/etc/nccl.conf <<END
 NCCL_TOPO_FILE=$file
 NCCL_IGNORE_CPU_AFFINITY=1
@@ -345,7 +345,7 @@ cat >/etc/ranklift/recipe.json <<'END'
   },
   "size": "Standard_ND96asr_v4",
   "topology": {
-    "sha256": null,
+    "sha256": "c3583efb0b6e53f52410e32643b46bb6af99f5f34dcebc1868c47c233f84d2cf",
     "url": "https://raw.githubusercontent.com/Azure/azhpc-images/4a4565a0c0aa9d6944c53420155936061b9c3a98/topology/ndv4-topo.xml",
     "version": "unversioned"
   },

@@ -164,7 +164,7 @@ export DEBIAN_FRONTEND=noninteractive
 
 # A VM does not see how its GPUs and adapters are wired: without the file, NCCL takes what it sees for true.
 file=/opt/microsoft/ndv5-topo.xml
-/usr/local/lib/ranklift/fetch https://raw.githubusercontent.com/Azure/azhpc-images/d21d11e3e5001bd25f7cec26bee987dcd51b2066/topology/ndv5-topo.xml unknown "$file"
+/usr/local/lib/ranklift/fetch https://raw.githubusercontent.com/Azure/azhpc-images/d21d11e3e5001bd25f7cec26bee987dcd51b2066/topology/ndv5-topo.xml c26ff47f1decf03d44ee6e90c4a8afd3bddeec334c5545008f33af2a297e2834 "$file"
 cat >/etc/nccl.conf <<END
 NCCL_TOPO_FILE=$file
 NCCL_IGNORE_CPU_AFFINITY=1
@@ -336,7 +336,7 @@ cat >/etc/ranklift/recipe.json <<'END'
   },
   "size": "Standard_ND96isr_H100_v5",
   "topology": {
-    "sha256": null,
+    "sha256": "c26ff47f1decf03d44ee6e90c4a8afd3bddeec334c5545008f33af2a297e2834",
     "url": "https://raw.githubusercontent.com/Azure/azhpc-images/d21d11e3e5001bd25f7cec26bee987dcd51b2066/topology/ndv5-topo.xml",
     "version": "unversioned"
   },

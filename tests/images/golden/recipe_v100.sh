@@ -162,7 +162,7 @@ export DEBIAN_FRONTEND=noninteractive
 
 # A VM does not see how its GPUs and adapters are wired: without the file, NCCL takes what it sees for true.
 file=/opt/microsoft/ndv2-topo.xml
-/usr/local/lib/ranklift/fetch https://raw.githubusercontent.com/Azure/azhpc-images/095aeec21ead6dfdcd2fb0524456ee8d0eb13e1a/topology/ndv2-topo.xml unknown "$file"
+/usr/local/lib/ranklift/fetch https://raw.githubusercontent.com/Azure/azhpc-images/095aeec21ead6dfdcd2fb0524456ee8d0eb13e1a/topology/ndv2-topo.xml 996e81e764c1d42291c38d21a3ae8f74381aa67714ec80b3dcbb776ff40ce16a "$file"
 cat >/etc/nccl.conf <<END
 NCCL_TOPO_FILE=$file
 NCCL_IGNORE_CPU_AFFINITY=1
@@ -269,7 +269,7 @@ cat >/etc/ranklift/recipe.json <<'END'
   },
   "size": "Standard_ND40rs_v2",
   "topology": {
-    "sha256": null,
+    "sha256": "996e81e764c1d42291c38d21a3ae8f74381aa67714ec80b3dcbb776ff40ce16a",
     "url": "https://raw.githubusercontent.com/Azure/azhpc-images/095aeec21ead6dfdcd2fb0524456ee8d0eb13e1a/topology/ndv2-topo.xml",
     "version": "unversioned"
   },

@@ -16,7 +16,8 @@ import pytest
 from launch.client.sample_stream import Watched, watch_samples
 from launch.errors import GiveUpError, NodeUnreachable, NoSuchJob
 from launch.remote.base import frames
-from launch.remote.base.job_dir import first_state, identity
+from launch.remote.base.job_dir import first_state
+from launch.remote.base.processes import identity
 from launch.remote.sample.sample_records import History, Live
 from tests.launch.client.test_wait import BROKE, Head
 from tests.launch.remote.sample_records import sample_plan

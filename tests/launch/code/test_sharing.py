@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from launch.code.push import push
 from launch.code.snapshot import Snapshot, plan_snapshot
-from launch.remote.store.store import KEEP
+from launch.remote.node.prepare import Unfit
+from launch.remote.node.snapshot_check import check
+from launch.remote.store.store import KEEP, Store
 from tests.launch.cluster import Cluster, as_a_job, contents
 
 
-def push_again(cluster: Cluster, tree: Path, *, verify: bool = False) -> tuple[Snapshot, Snapshot]:
+def push_again(cluster: Cluster, tree: Path) -> tuple[Snapshot, Snapshot]:
     """The code on all nodes before and after a file was added to it."""
     first = plan_snapshot(tree)
     push(first, cluster.head, cluster.nodes, ssh=cluster.ssh)
     (tree / "more.py").write_text("pass\n")
     second = plan_snapshot(tree)
-    push(second, cluster.head, cluster.nodes, ssh=cluster.ssh, verify=verify)
+    push(second, cluster.head, cluster.nodes, ssh=cluster.ssh)
     return first, second
 
 
@@ -36,13 +40,13 @@ def test_a_job_cannot_write_to_pushed_files(cluster: Cluster, tree: Path) -> Non
     assert contents(cluster.nodes[2].snapshot(second.id)) == contents(tree)
 
 
-def check_not_shared(cluster: Cluster, tree: Path, spoil: str, *, verify: bool = False) -> None:
+def check_not_shared(cluster: Cluster, tree: Path, spoil: str) -> None:
     """What a job on every node changed by ``spoil`` is right in the next snapshot."""
     first = plan_snapshot(tree)
     push(first, cluster.head, cluster.nodes, ssh=cluster.ssh)
     for node in cluster.nodes:
         assert as_a_job(node, first.id, spoil) == 0
-    _, second = push_again(cluster, tree, verify=verify)
+    _, second = push_again(cluster, tree)
     for node in cluster.nodes:
         assert contents(node.snapshot(second.id)) == contents(tree)
 
@@ -52,28 +56,42 @@ def test_what_a_job_changed_all_the_same_is_not_shared(cluster: Cluster, tree: P
     check_not_shared(cluster, tree, spoil)
 
 
-def test_unchanged_files_are_not_read_again_on_nodes(cluster: Cluster, tree: Path) -> None:
-    """Nobody can read them: whoever tried would report the files as missing."""
-    first = plan_snapshot(tree)
-    push(first, cluster.head, cluster.nodes, ssh=cluster.ssh)
-    for node in cluster.nodes:
-        assert as_a_job(node, first.id, "chmod 0 'a folder'/*") == 0
-    (tree / "more.py").write_text("pass\n")
-    report = push(plan_snapshot(tree), cluster.head, cluster.nodes, ssh=cluster.ssh)
-    assert report.bytes_sent < 100
-
-
-def test_verification_reads_what_seems_unchanged(cluster: Cluster, tree: Path) -> None:
+def test_what_looks_unchanged_is_read_before_it_is_shared(cluster: Cluster, tree: Path) -> None:
     spoil = "touch -r train.py t && chmod u+w train.py && echo \"print('jello')\" > train.py"
-    check_not_shared(cluster, tree, f"{spoil} && chmod u-w train.py && touch -r t train.py", verify=True)
+    check_not_shared(cluster, tree, f"{spoil} && chmod u-w train.py && touch -r t train.py && rm t")
 
 
-def test_snapshots_of_an_earlier_version_are_read_and_copied(cluster: Cluster, tree: Path) -> None:
-    """Their files can be written to, and nothing is recorded of them."""
+def test_a_link_or_a_pipe_in_a_files_place_is_not_shared(cluster: Cluster, tree: Path) -> None:
+    check_not_shared(cluster, tree, "mv train.py moved && ln -s moved train.py && rm run.sh && mkfifo run.sh")
+
+
+def test_verification_finds_what_was_added(cluster: Cluster, tree: Path) -> None:
     first = plan_snapshot(tree)
     push(first, cluster.head, cluster.nodes, ssh=cluster.ssh)
     for node in cluster.nodes:
-        node.snapshot(f"{first.id}.stamps").unlink()
+        assert as_a_job(node, first.id, "touch sitecustomize.py 'a folder/x'") == 0
+    push(first, cluster.head, cluster.nodes, ssh=cluster.ssh, verify=True)
+    for node in cluster.nodes:
+        assert contents(node.snapshot(first.id)) == contents(tree)
+
+
+def test_a_snapshot_that_a_job_found_changed_is_made_again(cluster: Cluster, tree: Path) -> None:
+    first = plan_snapshot(tree)
+    push(first, cluster.head, cluster.nodes, ssh=cluster.ssh)
+    for node in (cluster.nodes[0], cluster.nodes[3]):
+        assert as_a_job(node, first.id, "chmod u+w train.py && echo no > train.py") == 0
+        with pytest.raises(Unfit):
+            check(str(node.snapshot(first.id)), lambda _: None)
+    Store(str(cluster.nodes[0].home / ".ranklift")).doubt([first.id])
+    push(first, cluster.head, cluster.nodes, ssh=cluster.ssh)
+    for node in cluster.nodes:
+        assert contents(node.snapshot(first.id)) == contents(tree)
+
+
+def test_files_that_a_job_made_writable_are_read_and_copied(cluster: Cluster, tree: Path) -> None:
+    first = plan_snapshot(tree)
+    push(first, cluster.head, cluster.nodes, ssh=cluster.ssh)
+    for node in cluster.nodes:
         assert as_a_job(node, first.id, "chmod -R u+w .") == 0
     (tree / "more.py").write_text("pass\n")
     second = plan_snapshot(tree)

@@ -27,6 +27,7 @@ def sample_plan(job: str = "t-1", **fields: Any) -> Plan:
         "per_node": False,
         "command": ["train.py"],
         "snapshot": "",
+        "snapshots": [],
         "remote": ".ranklift/remote/hash",
         "cwd": f"~/.ranklift/jobs/{job}/work",
         "environment": BARE,

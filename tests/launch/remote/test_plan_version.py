@@ -14,7 +14,7 @@ import pytest
 from launch.client.rpc import code_of
 from launch.errors import GiveUpError
 from launch.remote import cli
-from launch.remote.base import job_dir
+from launch.remote.base import job_dir, processes
 from launch.remote.collect import send
 from launch.remote.head import cancel, query
 from tests.launch.remote.sample_records import sample_plan, sample_state
@@ -55,7 +55,7 @@ class TestOnTheHead:
         )
 
     def test_the_job_is_listed_and_can_be_cancelled(self, version: object) -> None:
-        made(version, supervisor=job_dir.identity(os.getpid()))
+        made(version, supervisor=processes.identity(os.getpid()))
         assert query.list_jobs(None)["jobs"][0]["state"] == "RUNNING"
         Path(job_dir.Folder("t-1").file("state.json")).write_text(json.dumps(sample_state(state="CANCELLED")))
         assert cancel.cancel("t-1", None)["state"]["state"] == "CANCELLED"

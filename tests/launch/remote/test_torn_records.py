@@ -13,7 +13,7 @@ import pytest
 
 from launch.client.events import JobState
 from launch.remote import cli
-from launch.remote.base import files, job_dir
+from launch.remote.base import files, job_dir, processes
 from launch.remote.head import cancel, job_state, query
 from launch.remote.head.outcome import Outcome
 from tests.launch.remote.sample_records import sample_plan, sample_state
@@ -86,7 +86,7 @@ class TestState:
     ) -> None:
         tear(folder, "state.json", data)
         found = folder.state()
-        assert (found["state"], found["supervisor"]) == ("RUNNING", job_dir.identity(supervisor.pid))
+        assert (found["state"], found["supervisor"]) == ("RUNNING", processes.identity(supervisor.pid))
         assert JobState.from_dict(query.list_jobs(None)["jobs"][0]).state == "RUNNING"
         job_state.JobState(folder, PLAN).set_ended(Outcome("SUCCEEDED", 0, ""))
         assert folder.state()["state"] == "SUCCEEDED"

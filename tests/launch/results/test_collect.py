@@ -218,7 +218,7 @@ class TestWhatIsHereAlready:
 
     def test_the_state_of_a_job_that_went_on_is_the_newest(self, cluster: Cluster) -> None:
         cluster.collect()
-        cluster.write(HEAD, "state.json", json.dumps({"state": "FAILED", "supervisor": None}).encode())
+        cluster.write(HEAD, "state.json", json.dumps(sample_state(JOB, state="FAILED")).encode())
         assert cluster.collect().files[HEAD].renamed == {}
         assert cluster.files() == cluster.expected(*NAMES)
         cluster.verified()

@@ -47,7 +47,9 @@ def test_a_page_is_well_formed_and_asks_the_network_for_nothing() -> None:
     tags.feed(text)
     assert tags.open == []
     assert [tag for tag, _ in tags.seen].count("circle") == 6
-    assert "http" not in text
+    assert "default-src 'none'" in text
+    assert "http:" not in text
+    assert "https:" not in text
     assert not re.search(r"<script|src=|@import|url\(", text)
 
 

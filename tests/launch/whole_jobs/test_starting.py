@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 import time
 from pathlib import Path
 
@@ -27,8 +28,13 @@ def nodes(tmp_path: Path) -> Nodes:
 
 
 def module(nodes: Nodes, name: str, on: tuple[int, ...]) -> None:
+    """Installs a module for the user of these nodes alone."""
     for index in on:
-        (nodes.folder / nodes.nodes[index].name / ".ranklift/snapshots/code" / f"{name}.py").touch()
+        home = nodes.folder / nodes.nodes[index].name
+        query = ["/usr/bin/python3", "-c", "import site; print(site.getusersitepackages())"]
+        site = Path(subprocess.check_output(query, env={"HOME": str(home)}, text=True).strip())
+        site.mkdir(parents=True, exist_ok=True)
+        (site / f"{name}.py").touch()
 
 
 def ran(nodes: Nodes) -> list[str]:

@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,9 +58,9 @@ class TestBeingWatched:
         assert nodes.cancel(started.job) == state
 
     def test_no_job_is_made_while_a_node_is_not_known_to_hold_the_code(self, nodes: Nodes) -> None:
-        made = nodes.plan(shell("true"))
+        made = replace(nodes.plan(shell("true")), snapshots=("0123456789abcdef",))
         with pytest.raises(NotPushed, match="not every node holds 0123456789abcdef: push first"):
-            submit.submit(made, nodes.head, ["0123456789abcdef"])
+            submit.submit(made, nodes.head)
         assert nodes.jobs() == []
 
     def test_a_job_goes_on_when_nobody_follows_and_can_be_followed_later(self, nodes: Nodes) -> None:

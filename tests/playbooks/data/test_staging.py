@@ -47,6 +47,7 @@ class Planned:
     data: tuple[DataRecord, ...] = ()
     py_spy: str = ""
     stages: tuple[Phase, ...] = ()
+    snapshots: tuple[str, ...] = ()
 
 
 STAGING = Staging([SOURCE], Storage(None), lambda paths: cast("Any", Planned(paths=paths)))

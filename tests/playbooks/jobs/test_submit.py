@@ -42,6 +42,7 @@ class Planned:
     )
     py_spy: str = ""
     stages: tuple[Phase, ...] = ()
+    snapshots: tuple[str, ...] = ()
 
 
 PLANNED = cast("Any", Planned())

@@ -68,6 +68,35 @@ def test_a_node_gets_every_byte_of_stdin_and_its_end(workplace: Path) -> None:
     assert done.stdout.decode() == f"{hashlib.sha256(BYTES).hexdigest()}  -\nend\n"
 
 
+def typed(workplace: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    done = execute(workplace, words[0], *words[1:], stdin=subprocess.DEVNULL)
+    return subprocess.CompletedProcess(words, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+@pytest.mark.parametrize("word", ["echo one; echo two", "echo one && echo two", "echo one | cat", "ls -l"])
+@pytest.mark.parametrize("options", [(), ("--json",)], ids=["text", "json"])
+def test_a_shell_line_behind_the_dashes_is_told_how_it_is_given(
+    workplace: Path, word: str, options: tuple[str, ...]
+) -> None:
+    done = typed(workplace, "-n", "0", *options, "--", word)
+    assert done.returncode == 127
+    assert done.stderr.endswith(
+        f"'{word}' is one word behind --, the name of a command: leave out -- to have bash run the line, or "
+        f"give -- sh -c '{word}'\n"
+    )
+    for form in ((word,), ("--", "sh", "-c", word)):
+        assert typed(workplace, "-n", "0", *form).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "words", [["no-such-command"], ["--", "no-such-command"], ["--", "sh", "-c", "exit 127"]]
+)
+def test_a_command_that_is_missing_gets_no_word_about_shell_lines(workplace: Path, words: list[str]) -> None:
+    done = typed(workplace, "-n", "0", *words)
+    assert done.returncode == 127
+    assert "behind --" not in done.stderr
+
+
 def test_a_folder_goes_over_a_pipe(workplace: Path, server: SshServer) -> None:
     (workplace / "code").mkdir()
     (workplace / "code" / "model.bin").write_bytes(BYTES)

@@ -100,6 +100,24 @@ def test_a_file_that_exists_is_kept_unless_it_may_be_replaced(
     assert (tmp_path / "mine.html").read_text().startswith("<!DOCTYPE")
 
 
+@pytest.mark.parametrize("before", [None, 0o644, 0o666])
+def test_its_user_alone_may_read_the_report(task: Task, tmp_path: Path, before: int | None) -> None:
+    mine = tmp_path / "mine.html"
+    if before is not None:
+        mine.write_text("x" * 1_000_000)
+        mine.chmod(before)
+    task("report", output="mine.html", overwrite=before is not None)
+    assert mine.stat().st_mode & 0o777 == 0o600
+    assert mine.read_text().endswith("</html>")
+
+
+def test_a_report_for_a_device_leaves_it_as_it_is(task: Task) -> None:
+    before = Path("/dev/null").stat()
+    task("report", output="/dev/null", overwrite=True)
+    after = Path("/dev/null").stat()
+    assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
+
+
 @pytest.mark.parametrize(
     ("output", "words"),
     [(".", "is a folder; give the name of a file"), ("no/such.html", "has no folder; make no first")],

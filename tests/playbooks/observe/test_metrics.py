@@ -11,6 +11,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from infra.preflight.usage import Account, Thing
 from launch.errors import GiveUpError
 from playbooks.observe import cluster_metrics
 from playbooks.observe.cluster_metrics import ClusterMetrics, cost_so_far
+from playbooks.observe.metrics import _token
 from playbooks.project import Stack
 from playbooks.stack import account
 from tests.launch.remote.sample_records import sample_state
@@ -195,8 +197,9 @@ def test_what_is_not_a_port_is_refused(project: Path, port: str, problem: str) -
     assert ran.stderr == f"error: --port = {problem}; give a port from 1 to 65535\n"
 
 
-def test_it_serves_under_its_own_address_until_ctrl_c(project: Path) -> None:
-    port = free_port()
+@contextmanager
+def serving(project: Path, port: int) -> Iterator[subprocess.Popen[str]]:
+    """``fab metrics``, until it is ended by Ctrl-C."""
     with subprocess.Popen(
         [FAB, "metrics", "--port", str(port)],
         cwd=project,
@@ -204,19 +207,60 @@ def test_it_serves_under_its_own_address_until_ctrl_c(project: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
     ) as running:
-        assert running.stderr is not None
         try:
-            assert running.stderr.readline() == f"serving http://127.0.0.1:{port}/metrics until Ctrl-C\n"
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
-                assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
-                assert b'ranklift_job_state{job_id="train-1",state="failed"} 1\n' in answer.read()
-            rebound = urllib.request.Request(
-                f"http://127.0.0.1:{port}/metrics", headers={"Host": f"evil.example:{port}"}
-            )
-            with pytest.raises(urllib.error.HTTPError, match="403"):
-                urllib.request.urlopen(rebound, timeout=60)
+            yield running
         finally:
             running.send_signal(signal.SIGINT)
             _, rest = running.communicate(timeout=60)
     assert running.returncode == 130
     assert "Traceback" not in rest
+
+
+def status_of(port: int, **headers: str) -> int:
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_it_serves_under_its_own_address_to_who_has_the_token_until_ctrl_c(project: Path) -> None:
+    port, file = free_port(), project / ".ranklift/dev/metrics-token"
+    with serving(project, port) as running:
+        assert running.stderr is not None
+        assert running.stderr.readline() == (
+            f"serving http://127.0.0.1:{port}/metrics until Ctrl-C, "
+            f"to requests with the bearer token in {file}\n"
+        )
+        assert file.stat().st_mode & 0o777 == 0o600
+        token = {"Authorization": f"Bearer {file.read_text().strip()}"}
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers=token)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+            assert b'ranklift_job_state{job_id="train-1",state="failed"} 1\n' in answer.read()
+        assert status_of(port) == 401
+        assert status_of(port, Authorization="Bearer guessed") == 401
+        assert status_of(port, Host=f"evil.example:{port}", **token) == 403
+
+
+def test_the_token_is_kept_for_the_next_time_and_closed_to_others(project: Path) -> None:
+    port, file = free_port(), project / ".ranklift/dev/metrics-token"
+    with serving(project, port) as running:
+        assert running.stderr is not None
+        running.stderr.readline()
+    first = file.read_text()
+    file.chmod(0o644)
+    with serving(project, port) as running:
+        assert running.stderr is not None
+        running.stderr.readline()
+        assert status_of(port, Authorization=f"Bearer {first.strip()}") == 200
+    assert (file.read_text(), file.stat().st_mode & 0o777) == (first, 0o600)
+
+
+@pytest.mark.parametrize("text", ["", "short\n", "x" * 42, "two words " * 9])
+def test_what_is_no_token_is_replaced(tmp_path: Path, text: str) -> None:
+    (tmp_path / "metrics-token").write_text(text)
+    made = _token(tmp_path / "metrics-token")
+    assert len(made) == 43
+    assert (tmp_path / "metrics-token").read_text() == f"{made}\n"

@@ -124,6 +124,7 @@ def test_a_measurement_is_continued_only_on_request_and_is_no_part_of_the_code(t
         earlier_study(folder, PLAN, SUBJECT, resume=False)
     write_study(Study(PLAN, SUBJECT), folder)
     assert earlier_study(folder, PLAN, SUBJECT, resume=False) is None  # nothing of it would be lost
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     assert {path.name for path in folder.iterdir()} == {
         *(".ranklift-ignore", "scaling.csv", "scaling.html", "scaling.json"),
     }

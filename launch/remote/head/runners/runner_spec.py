@@ -45,6 +45,7 @@ def runner_spec(
         "data": sorted({data_entry(one) for one in plan.get("data", [])}),
         "cwd": plan["cwd"],
         "snapshot": f"{_SNAPSHOTS}/{plan['snapshot']}" if plan["snapshot"] else "",
+        "in_place": [f"{_SNAPSHOTS}/{one}" for one in plan["snapshots"] if first and one != plan["snapshot"]],
         "keep": int(plan["max_restarts"] > 0),
         "hostfile": plan["hostfile"],
         "drop": plan["drop"],

@@ -15,7 +15,7 @@ import pytest
 
 from launch.remote.agent import activity
 from launch.remote.agent.activity import Activity, end_jobs
-from launch.remote.base import job_dir
+from launch.remote.base import job_dir, processes
 from launch.remote.head import cancel, queue
 from launch.remote.node import slots
 from tests.launch.remote.sample_records import sample_plan
@@ -24,7 +24,7 @@ from tests.launch.standin import until
 if TYPE_CHECKING:
     from launch.remote.base.records import Plan
 
-ME = job_dir.identity(os.getpid())
+ME = processes.identity(os.getpid())
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ class TestLooking:
 
     def test_one_that_is_gone(self, folder: Path) -> None:
         ended = subprocess.Popen(["sleep", "60"])
-        gone = job_dir.identity(ended.pid)
+        gone = processes.identity(ended.pid)
         ended.kill()
         write_queue(folder, process=gone)
         one = Activity(str(folder))

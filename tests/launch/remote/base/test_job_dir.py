@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from launch.remote.base import job_dir
+from launch.remote.base import job_dir, processes
 from tests.launch.remote.sample_records import sample_plan, sample_state
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ APART = ("unshare", "--user", "--map-root-user", "--mount")
 """What is mounted then is seen by nobody else."""
 FULL = """
 import json, os, sys
-from launch.remote.base import job_dir
+from launch.remote.base import job_dir, processes
 from launch.remote.head import cancel
 
 def fill():
@@ -40,8 +40,8 @@ def fill():
 
 folder = job_dir.Folder("job")
 folder.create({"id": "job"})
-state = {"job": "job", "state": "RUNNING", "reason": "", "created": 1.0, "failure": None}
-state["supervisor"] = job_dir.identity(os.getpid()) if sys.argv[1] != "lost" else None
+supervisor = processes.identity(os.getpid()) if sys.argv[1] != "lost" else None
+state = {**job_dir.first_state("job", {"nodes": []}, 1.0, supervisor), "state": "RUNNING"}
 folder.write_state(state)
 fill()
 if sys.argv[1] == "cancel":
@@ -75,7 +75,7 @@ def made(plan: Plan = PLAN, **state: Any) -> job_dir.Folder:
 
 
 def running(**state: Any) -> State:
-    return sample_state("job", **{"supervisor": job_dir.identity(os.getpid()), **state})
+    return sample_state("job", **{"supervisor": processes.identity(os.getpid()), **state})
 
 
 def states(folder: job_dir.Folder) -> list[str]:
@@ -207,7 +207,7 @@ def test_only_the_user_may_read_the_plan_which_holds_values_of_variables(
 def test_a_job_that_took_the_mode_of_its_folder_away_hides_no_job() -> None:
     program = """
 import os, sys
-from launch.remote.base import job_dir
+from launch.remote.base import job_dir, processes
 from launch.remote.head import cancel
 if os.getuid() == 0:
     os.setuid(65534)  # root may read whatever the mode is
@@ -215,8 +215,8 @@ os.environ["HOME"] = os.getcwd()
 for name in ("a", "b"):
     folder = job_dir.Folder(name)
     folder.create({"id": name, "nodes": []})
-    supervisor = job_dir.identity(os.getpid())
-    state = {"job": name, "state": "RUNNING", "reason": "", "created": 1.0, "supervisor": supervisor}
+    supervisor = processes.identity(os.getpid())
+    state = {**job_dir.first_state(name, {"nodes": []}, 1.0, supervisor), "state": "RUNNING"}
     folder.write_state(state)
     os.chmod(folder.path, 0)
     print(cancel.cancel_request(folder, 1.0))

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from launch.remote.base import job_dir, timing
+from launch.remote.base import job_dir, processes, timing
 from launch.remote.base.files import replace_file
 from launch.remote.debug.debug_request import ANSWER, NotDebugged, read_request, request_debug
 from tests.launch.remote.sample_records import sample_plan, sample_state
@@ -25,7 +25,7 @@ def folder() -> Iterator[job_dir.Folder]:
     """The records of a running job."""
     made = job_dir.Folder(JOB)
     made.create(sample_plan(JOB))
-    made.write_state(sample_state(JOB, supervisor=job_dir.identity(os.getpid())))
+    made.write_state(sample_state(JOB, supervisor=processes.identity(os.getpid())))
     yield made
     shutil.rmtree(made.path)
 

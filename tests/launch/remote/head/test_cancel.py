@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from launch.remote.base import job_dir
+from launch.remote.base.processes import identity, is_alive
 from launch.remote.head import cancel
 from tests.launch.remote.sample_records import sample_plan, sample_state
 
@@ -57,7 +58,7 @@ class TestGrace:
     def test_it_is_the_jobs_own_unless_a_request_has_one_and_the_last_counts(self) -> None:
         folder = job_dir.Folder(JOB)
         folder.create(sample_plan(JOB, grace_s=3.0))
-        folder.write_state(sample_state(JOB, supervisor=job_dir.identity(os.getpid())))
+        folder.write_state(sample_state(JOB, supervisor=identity(os.getpid())))
         for grace, expected in ((None, 3.0), (60.0, 60.0), (None, 60.0), (0.0, 0.0)):
             cancel._request(folder, grace)
             assert cancel.cancel_request(folder, 3.0) == (expected, "")
@@ -85,18 +86,18 @@ class TestGrace:
         folder = job_dir.Folder(JOB)
         folder.create(sample_plan(JOB, grace_s=3.0))
         supervisor = begun(processes, "", job="")
-        state = sample_state(JOB, state="CANCELLED", supervisor=job_dir.identity(supervisor.pid))
+        state = sample_state(JOB, state="CANCELLED", supervisor=identity(supervisor.pid))
         folder.write_state(state)
         threading.Timer(0.5, supervisor.kill).start()
         assert cancel.end_upload(JOB) == {"uploading": True}
-        assert not job_dir.is_alive(state["supervisor"])
+        assert not is_alive(state["supervisor"])
 
 
 class TestASupervisorThatDoesNotReact:
     def made(self, supervisor: int) -> job_dir.Folder:
         folder = job_dir.Folder(JOB)
         folder.create(sample_plan(JOB, grace_s=3.0))
-        folder.write_state(sample_state(JOB, supervisor=job_dir.identity(supervisor)))
+        folder.write_state(sample_state(JOB, supervisor=identity(supervisor)))
         return folder
 
     def test_it_is_ended_and_the_job_is_lost(self, processes: list[subprocess.Popen[bytes]]) -> None:
@@ -119,7 +120,7 @@ class TestASupervisorThatDoesNotReact:
     def test_so_is_a_process_that_has_only_its_number(self, processes: list[subprocess.Popen[bytes]]) -> None:
         other = begun(processes, "")
         folder = self.made(other.pid)
-        gone = dict(job_dir.identity(other.pid), started=1)
+        gone = dict(identity(other.pid), started=1)
         folder.write_state(sample_state(JOB, supervisor=gone))
         cancel._request(folder, None)
         assert cancel.release(JOB)["state"]["state"] == "LOST"

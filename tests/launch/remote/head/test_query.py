@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from launch.remote.base import job_dir
+from launch.remote.base import job_dir, processes
 from launch.remote.head import query
 from tests.launch.remote.sample_records import sample_plan, sample_state
 
@@ -34,7 +34,7 @@ def made(job: str, state: str, created: float, **fields: Any) -> job_dir.Folder:
 
 class TestListing:
     def test_what_has_not_ended_is_always_there_and_of_the_rest_the_newest(self) -> None:
-        alive = job_dir.identity(os.getpid())
+        alive = processes.identity(os.getpid())
         made("b", "RUNNING", 1.0, supervisor=alive)
         for number in range(5):
             made(f"a{4 - number}", "SUCCEEDED", 10.0 + number)
@@ -52,7 +52,7 @@ class TestListing:
 
     def test_a_cancelled_job_uploads_as_long_as_its_supervisor_runs(self) -> None:
         urls = ["https://h/results/a", "https://h/model"]
-        alive = job_dir.identity(os.getpid())
+        alive = processes.identity(os.getpid())
         made("a", "CANCELLED", 1.0, supervisor=alive, uploading=urls, reason="cancelled by me")
         made("b", "CANCELLED", 2.0, supervisor=NOBODY, uploading=urls, reason="")
         made("c", "CANCELLED", 3.0, supervisor=alive, reason="")
@@ -64,7 +64,7 @@ class TestListing:
         assert query.job_report("a")["state"]["reason"] == words
 
     def test_a_job_with_a_cancel_request_is_cancelling_until_it_has_ended(self) -> None:
-        alive = job_dir.identity(os.getpid())
+        alive = processes.identity(os.getpid())
         for name, state in (("a", "RUNNING"), ("b", "RUNNING"), ("c", "CANCELLED")):
             made(name, state, 1.0, supervisor=alive)
         for name in ("b", "c"):
@@ -110,7 +110,7 @@ class TestReport:
 
 class TestWaiting:
     def test_every_state_comes_once_and_the_last_ends_it(self) -> None:
-        alive = job_dir.identity(os.getpid())
+        alive = processes.identity(os.getpid())
         folder = made("a", "QUEUED", 1.0, supervisor=alive)
         seen: list[str] = []
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from launch.remote.base import job_dir
+from launch.remote.base import job_dir, processes
 from launch.remote.base.records import Plan, UploadEvent, UploadRecord
 from launch.remote.head import uploads
 from launch.remote.head.uploads import upload_outputs
@@ -55,7 +55,7 @@ class Nodes:
         self.plan = sample_plan(JOB, nodes=nodes, uploads=self.uploads)
         self.folder = job_dir.Folder(JOB)
         Path(self.folder.file("job.json")).write_text(json.dumps(self.plan))
-        state = job_dir.first_state(JOB, self.plan, 0.0, job_dir.identity(os.getpid()))
+        state = job_dir.first_state(JOB, self.plan, 0.0, processes.identity(os.getpid()))
         Path(self.folder.file("state.json")).write_text(json.dumps({**state, "state": "RUNNING"}))
         storage.containers.add("results")
 

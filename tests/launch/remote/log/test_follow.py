@@ -12,18 +12,15 @@ from typing import Any, cast
 import pytest
 
 from launch.client.events import LogLine, Reader, StateChange
-from launch.remote.base import frames, job_dir
+from launch.remote.base import frames, job_dir, processes
 from launch.remote.base.frames import NOTICE
 from launch.remote.base.payloads import LogQuery
 from launch.remote.log import follow
 from launch.remote.log.writer import LAUNCHER, StreamWriter
-from tests.launch.remote.sample_records import sample_plan
+from tests.launch.remote.sample_records import sample_plan, sample_state
 
 NODES = ["node000000", "node000001", "node00000a"]
-STATE: dict[str, Any] = {
-    "job": "t-1", "name": "t", "kind": "pytorch", "state": "RUNNING", "reason": "", "exit_status": None,
-    "nodes": NODES, "ranks": 6, "port": 6105, "created": 1.0, "started": 2.0, "ended": None, "failure": None,
-}  # fmt: skip
+STATE = sample_state("t-1", nodes=NODES, ranks=6, port=6105, started=2.0)
 
 
 class Job:
@@ -37,7 +34,7 @@ class Job:
         self._monkeypatch = monkeypatch
 
     def write_state(self, state: str) -> None:
-        result = {**STATE, "state": state, "supervisor": job_dir.identity(1)}
+        result = {**STATE, "state": state, "supervisor": processes.identity(1)}
         Path(self.folder.file("state.json")).write_text(json.dumps(result))
 
     def say(self, rank: int, text: str, at: float | None = None, stream: int = 1) -> None:

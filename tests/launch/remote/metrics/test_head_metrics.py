@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from launch.remote.base.job_dir import identity
+from launch.remote.base.processes import identity
 from launch.remote.metrics.head_metrics import head_metrics
 from tests.launch.remote.metrics.known_heads import gpu, node, rank
 from tests.launch.remote.sample_records import sample_state

@@ -27,12 +27,14 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     monkeypatch.setattr(http_page, "_IDLE_S", 0.05)  # each test waits as long for its end
     ending, threads = threading.Event(), []
 
-    def begin(page: Callable[[], bytes] = lambda: b"up 1\n", hosts: tuple[str, ...] = ()) -> int:
+    def begin(
+        page: Callable[[], bytes] = lambda: b"up 1\n", hosts: tuple[str, ...] = (), token: str = ""
+    ) -> int:
         listener = listen("127.0.0.1", 0)
 
         def run() -> None:
             with listener:
-                serve(listener, page, KIND, hosts, ending.is_set)
+                serve(listener, page, KIND, hosts, ending.is_set, token)
 
         threads.append(threading.Thread(target=run))
         threads[-1].start()
@@ -234,3 +236,47 @@ def test_a_nodes_page_is_made_once_a_second(tmp_path: Path, monkeypatch: pytest.
     assert b'ranklift_cluster_info{stack="dev",size="S",location="l"} 1' in page()
     assert page() == page()
     assert made == [str(tmp_path)]
+
+
+WRONG = ("t0ken", "Bearer", "Bearer t0ke", "Bearer t0kenn", "Basic t0ken")
+
+
+class TestAToken:
+    @pytest.mark.parametrize(
+        "value",
+        ["Bearer t0ken", "bearer t0ken", "Bearer  t0ken "],
+        ids=["as Prometheus", "lower case", "spaces"],
+    )
+    def test_with_it_the_page_is_served(self, served: Served, value: str) -> None:
+        assert ask(served(token="t0ken"), Authorization=value) == (200, KIND, b"up 1\n")
+
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            {},
+            *(
+                {"Authorization": value}
+                for value in ("t0ken", "Bearer", "Bearer t0ke", "Bearer t0kenn", "Basic t0ken")
+            ),
+        ],
+        ids=lambda headers: headers.get("Authorization", "none"),
+    )
+    def test_without_it_nothing_is_made(self, served: Served, headers: dict[str, str]) -> None:
+        made: list[int] = []
+
+        def page() -> bytes:
+            made.append(1)
+            return b"up 1\n"
+
+        status, _, body = ask(served(page, token="t0ken"), **headers)
+        assert (status, body, made) == (401, b"served with the token of its file alone\n", [])
+
+    def test_two_tokens_are_none(self, served: Served) -> None:
+        field = b"Authorization: Bearer t0ken\r\n"
+        answer = raw(served(token="t0ken"), b"GET /metrics HTTP/1.1\r\n" + 2 * field + b"\r\n")
+        assert answer.startswith(b"HTTP/1.1 401 Unauthorized\r\n")
+        assert b"\r\nWWW-Authenticate: Bearer\r\n" in answer
+
+    def test_bytes_of_any_kind_are_refused(self, served: Served) -> None:
+        request = b"GET /metrics HTTP/1.1\r\nAuthorization: Bearer \xff\xfe\r\n\r\n"
+        assert raw(served(token="t0ken"), request).startswith(b"HTTP/1.1 401 ")

@@ -22,6 +22,7 @@ from tests.launch.remote.node.working_folder import (
     ranks_ran,
     seen,
 )
+from tests.launch.sealed import seal
 
 
 def test_it_is_a_copy_with_modes_times_links_and_empty_folders(code: Path, job: Path) -> None:
@@ -71,7 +72,7 @@ def test_a_job_without_code_has_an_empty_one(job: Path) -> None:
 def test_outputs_that_were_pushed_stay(code: Path, job: Path) -> None:
     (code / "outputs").mkdir()
     (code / "outputs" / "kept").touch()
-    assert not (make(job, code) / "outputs").is_symlink()
+    assert not (make(job, seal(code)) / "outputs").is_symlink()
     assert (job / "work/outputs/kept").exists()
 
 

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from launch.remote.node import work_dir
+from tests.launch.sealed import seal
 
 OLD_NS = 1_600_000_000_123_456_789
 
@@ -29,7 +30,7 @@ def snapshot_in(folder: Path) -> Path:
     (root / "dangling").symlink_to("/no/such/file")
     for path in sorted(root.rglob("*"), reverse=True):
         os.utime(path, ns=(OLD_NS, OLD_NS), follow_symlinks=False)
-    return root
+    return seal(root)
 
 
 def folder(tmp_path: Path, name: str) -> Path:
