@@ -108,7 +108,7 @@ def test_nodes_without_the_snapshot_are_named_at_once_and_no_rank_starts(nodes: 
         code.rename(code.with_name("gone"))
     state, events = nodes.run(shell("touch mine"))
     assert state.state == "FAILED"
-    where = "the pushed code ~/.ranklift/snapshots/code is not on this node: push again"
+    where = f"the pushed code ~/.ranklift/snapshots/{nodes.seal()} is not on this node: push again"
     assert state.reason == f"no rank was started: node[000001-000002]: {where}"
     assert lines(events) == []
     assert left(nodes, state.job) == []

@@ -101,9 +101,7 @@ class Head:
             bandwidth_jobs, "cancel_job", lambda _stack, _there, job, _grace: self.cancelled.append(job)
         )
 
-    def _follow(
-        self, plan: JobPlan, _head: object, on_event: Callable[[Event], None], _codes: object
-    ) -> JobState:
+    def _follow(self, plan: JobPlan, _head: object, on_event: Callable[[Event], None]) -> JobState:
         self.submitted.append(plan.id)
         state = queued(plan.id, *self._before(plan.id))
         on_event(StateChange(queued(plan.id)))
