@@ -217,7 +217,7 @@ def test_layers_that_together_would_fill_the_disk_are_refused(
     root = Root(str(tmp_path / "root"))
     free[0] = 1 << 30  # what other processes have written meanwhile counts too
     (tmp_path / "layer").write_bytes(layer(member("a", bytes(100_000))))
-    with pytest.raises(ImageError, match=r"would fill the disk of .*root on .*, of which 1\.1 GB stays free"):
+    with pytest.raises(ImageError, match=r"the disk of .* is full, of which 1\.1 GB stays free"):
         root.apply(str(tmp_path / "layer"))
 
 
