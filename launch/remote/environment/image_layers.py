@@ -83,8 +83,8 @@ class Root:
         free = size_text(self._free_bytes) if room <= 0 else f"room for {self._free_files} files"
         raise ImageError(
             f"unpacking the image: the disk of {os.uname().nodename} is full, of which {free} stays free for "
-            f"jobs ({self.path}): remove environments that are not needed (`fab environment.prune`), or take a "
-            "size with a larger disk"
+            f"jobs ({self.path}): remove environments that are not needed (`fab environment.prune`), or take "
+            "a size with a larger disk"
         )
 
     def _add(self, archive: TarEntries, member: tarfile.TarInfo, own: set[str]) -> None:
