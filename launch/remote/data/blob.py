@@ -19,7 +19,7 @@ from launch.remote.agent.identity_token import identity_token
 from launch.remote.data import faults
 from launch.remote.data.faults import FetchError
 from launch.remote.data.parts import File
-from launch.remote.data.requests import BODY_BYTES, Sink, Web, copy_body
+from launch.remote.data.requests import BODY_BYTES, Sink, Web, copy_body, read_size
 from launch.remote.data.stage_request import StageSource
 
 __all__ = ["Blobs"]
@@ -27,6 +27,8 @@ __all__ = ["Blobs"]
 _VERSION = "2021-12-02"
 _AUDIENCE = "https://storage.azure.com/"
 _PAGE = 5000
+_MOST_FILES = 5_000_000
+"""Files of a folder: their names and ETags take 2.5 GB of memory on the head."""
 _OK, _PARTIAL, _UNAUTHORIZED, _NOT_FOUND, _CHANGED = 200, 206, 401, 404, 412
 _SPARE_S = 300.0
 """Time before a token's end from which another one is fetched."""
@@ -96,11 +98,10 @@ class Blobs:
         answer.read()
         if answer.headers.get("x-ms-meta-hdi_isfolder") == "true":  # of a hierarchical account, or Hadoop's
             raise ValueError(f"{url}: is a folder: make it a uri_folder, or end its address with a slash")
-        size = int(answer.headers.get("Content-Length") or -1)
-        etag = answer.headers.get("ETag", "")
-        if size < 0 or not etag:
+        size, etag = answer.headers.get("Content-Length"), answer.headers.get("ETag")
+        if not size or not etag:
             raise FetchError(faults.REFUSED, f"{url}: the answer has no Content-Length, or no ETag")
-        return File(self._path.rpartition("/")[2], size, etag)
+        return File(self._path.rpartition("/")[2], read_size(size, url), etag)
 
     def _folder(self) -> list[File]:
         prefix = f"{self._path.rstrip('/')}/" if self._path.rstrip("/") else ""
@@ -115,9 +116,14 @@ class Blobs:
                 file = _file_of(blob, prefix)
                 if file is not None:
                     files.append(file)
-            marker = page.findtext("NextMarker") or ""
+            if len(files) > _MOST_FILES:
+                remedy = "pack them into fewer, larger files, such as tar archives"
+                raise ValueError(f"{self._source['url']}: more than {_MOST_FILES:,} files: {remedy}")
+            before, marker = marker, page.findtext("NextMarker") or ""
             if not marker:
                 break
+            if marker == before:
+                raise FetchError(faults.BROKEN, f"{self._root}: the list goes on where it went on before")
         if not found_any:
             remedy = "a single file is a uri_file; `fab data.ls` lists what is there"
             raise ValueError(f"{self._source['url']}: no blob is below {prefix or 'it'}: {remedy}")
@@ -202,4 +208,5 @@ def _file_of(blob: ElementTree.Element, prefix: str) -> File | None:
     etag = properties.findtext("Etag") or ""
     # The list has it without the quotes that If-Match needs.
     etag = etag if etag.startswith('"') else f'"{etag}"'
-    return File(text[len(prefix) :], int(properties.findtext("Content-Length") or 0), etag)
+    path = text[len(prefix) :]
+    return File(path, read_size(properties.findtext("Content-Length") or "0", path), etag)

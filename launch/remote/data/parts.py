@@ -2,7 +2,7 @@
 
 A part is at most :func:`part_size` bytes of one file, or several small files. Its size lets a dataset have
 about a thousand parts: the last ones are still downloaded while nothing else is left to pass on, so they have
-to be a small share of the whole.
+to be a small share of the whole. However large a server says that a file is, its parts fit into memory.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import NamedTuple
 __all__ = ["Extent", "File", "Part", "check_names", "cut", "dataset_id", "part_size"]
 
 _SMALLEST, _LARGEST, _COUNT = 1 << 20, 64 << 20, 1024
+_MOST_PARTS = 1 << 18
+"""Parts of the largest files: at 64 MiB each they are 16 TiB, and take some 80 MB of memory."""
 _MOST_FILES = 256
 """Files of one part: each costs a request."""
 _ID_DIGITS = 16
@@ -74,10 +76,10 @@ def check_names(url: str, files: Sequence[File]) -> None:
 def part_size(total: int) -> int:
     """Return the bytes of a part of a dataset of ``total`` bytes.
 
-    >>> part_size(0), part_size(10_000_000_000), part_size(10**13)
-    (1048576, 9765625, 67108864)
+    >>> part_size(0), part_size(10_000_000_000), part_size(10**13), part_size(10**15)
+    (1048576, 9765625, 67108864, 3814697266)
     """
-    return max(_SMALLEST, min(_LARGEST, total // _COUNT))
+    return max(_SMALLEST, min(_LARGEST, total // _COUNT), -(-total // _MOST_PARTS))
 
 
 def cut(files: Sequence[File], *, is_cut: bool = True) -> list[Part]:

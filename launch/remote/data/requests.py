@@ -14,13 +14,15 @@ from launch.remote.base import timing
 from launch.remote.data import faults
 from launch.remote.data.faults import FetchError
 
-__all__ = ["BODY_BYTES", "Sink", "Web", "copy_body", "wait_asked"]
+__all__ = ["BODY_BYTES", "Sink", "Web", "copy_body", "read_size", "wait_asked"]
 
 Sink = Callable[[memoryview], object]
 """Function that takes the next bytes."""
 BODY_BYTES = 64 << 20
 """Most bytes of an answer that is read as a whole: a page of a list of blobs is a few MB."""
 _PIECE = 1 << 20
+_LARGEST_FILE = (1 << 63) - 1
+"""Bytes of the largest file that Linux has."""
 _LONGEST_WAIT_S = 60.0
 _BUSY = (429, 500, 502, 503, 504)
 
@@ -81,6 +83,22 @@ def wait_asked(answer: http.client.HTTPResponse) -> float:
         return max(0.0, min(float(answer.headers.get("Retry-After", "0")), _LONGEST_WAIT_S))
     except ValueError:
         return 0.0
+
+
+def read_size(text: str, shown: str) -> int:
+    """Return the bytes of a file that a server says it has. Raise :class:`FetchError` for anything else.
+
+    >>> read_size("1048576", "https://host/file")
+    1048576
+    """
+    if not (text.isascii() and text.isdecimal()):
+        raise FetchError(faults.REFUSED, f"{shown}: the server gives {text[:20]!r} as its number of bytes")
+    size = int(text) if len(text) <= len(str(_LARGEST_FILE)) else _LARGEST_FILE + 1
+    if size > _LARGEST_FILE:
+        raise FetchError(
+            faults.REFUSED, f"{shown}: no file has the {text[:24]}... bytes that the server gives"
+        )
+    return size
 
 
 def copy_body(answer: http.client.HTTPResponse, size: int, sink: Sink, shown: str) -> None:

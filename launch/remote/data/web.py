@@ -11,7 +11,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 from launch.remote.data import faults
 from launch.remote.data.faults import FetchError
 from launch.remote.data.parts import File
-from launch.remote.data.requests import Sink, Web, copy_body
+from launch.remote.data.requests import Sink, Web, copy_body, read_size
 from launch.remote.data.stage_request import StageSource
 
 __all__ = ["WebFile"]
@@ -42,11 +42,11 @@ class WebFile:
             size = answer.headers.get("Content-Range", "").rpartition("/")[2]
         elif answer.status != _OK:
             raise FetchError(faults.REFUSED, f"{shown}: the server answers HTTP {answer.status}")
-        if not size.isdecimal():
+        if size in ("", "*"):
             why = "the server does not say how long it is; download it and use `fab data.put`"
             raise FetchError(faults.REFUSED, f"{shown}: {why}")
         self.is_cut = answer.status == _PARTIAL and bool(tag)
-        return [File(unquote(urlsplit(shown).path).rpartition("/")[2] or "file", int(size), tag)]
+        return [File(unquote(urlsplit(shown).path).rpartition("/")[2] or "file", read_size(size, shown), tag)]
 
     def read(self, file: File, start: int, size: int, sink: Sink) -> None:
         """Pass a range of the file on. Raise :class:`FetchError`."""

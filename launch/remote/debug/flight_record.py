@@ -8,11 +8,15 @@ only where the job itself has written it, by ``torch._C._distributed_c10d._dump_
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
 import pickle
+import stat
 from contextlib import suppress
+
+from launch.remote.debug.bounded import NotRead, bounded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,31 +29,75 @@ __all__ = ["newest_collective", "read_record", "request_record"]
 _FILES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 _PIPES = ("TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "TORCH_FR_DEBUG_INFO_PIPE_FILE")
 _LARGEST = 16 << 20
-_TEXT = 80
+_LARGEST_NUMBER = 1 << 62
+_TEXT, _SHOWN = 80, 160
+_REQUEST_S = 0.5
 
 
 def request_record(environ: dict[str, str], rank: int) -> None:
     """Have a rank write its record, where it listens for that."""
     for name in _PIPES:
         if environ.get(name):
-            with suppress(OSError):  # nobody listens, or there is no such pipe
-                pipe = os.open(f"{environ[name]}{rank}.pipe", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-                try:
-                    os.write(pipe, b"1\n")
-                finally:
-                    os.close(pipe)
+            path = f"{environ[name]}{rank}.pipe"
+            with suppress(NotRead):  # nobody listens, or there is no such pipe
+                bounded(f"rank {rank}'s pipe", lambda path=path: _request(path), _REQUEST_S)  # type: ignore[misc]
 
 
-def read_record(environ: dict[str, str], rank: int, since: float = 0.0) -> list[Collective]:
-    """Return the newest collective in a rank's file, as a list of one; empty without a file that can be used:
-    one written before the time ``since`` is an earlier job's."""
+def _request(path: str) -> None:
+    pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if stat.S_ISFIFO(os.fstat(pipe).st_mode):
+        os.write(pipe, b"1\n")
+
+
+def read_record(
+    environ: dict[str, str], rank: int, since: float = 0.0, seconds: float = 1.0
+) -> list[Collective]:
+    """Return the newest collective in a rank's file, as a list of one; empty without a file, and for one
+    written before the time ``since``, which is an earlier job's.
+
+    Raise :class:`~launch.remote.debug.bounded.NotRead` for a file that cannot be read within ``seconds``, or
+    that holds something else.
+    """
     for name in _FILES:
         if environ.get(name):
-            with suppress(OSError):
-                with open(f"{environ[name]}{rank}", "rb") as file:
-                    data = file.read(_LARGEST) if os.fstat(file.fileno()).st_mtime >= since else b""
-                return newest_collective(data)
+            path = f"{environ[name]}{rank}"
+            shown = f"rank {rank}'s flight record {path[:_SHOWN]!r}"
+            found: list[Collective] | None = bounded(
+                shown,
+                lambda path=path, shown=shown: _read(path, since, shown),  # type: ignore[misc]
+                seconds,
+            )
+            if found is not None:
+                return found
     return []
+
+
+def _read(path: str, since: float, shown: str) -> list[Collective] | None:
+    """Return the newest collective in a file; None without a file that is new enough. The process, which is
+    a child's, leaves the file open."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise NotRead(f"{shown} is a symbolic link") from None
+        raise
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode):
+        raise NotRead(f"{shown} is not a regular file")
+    if found.st_uid != os.getuid():
+        raise NotRead(f"{shown} belongs to the user {found.st_uid}")
+    if found.st_mtime < since:
+        return None
+    with open(fd, "rb") as file:
+        data = file.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise NotRead(f"{shown} has more than {_LARGEST >> 20} MiB")
+    try:
+        return newest_collective(data)
+    except NotRead as error:
+        raise NotRead(f"{shown}: {error}") from None
 
 
 class _Plain(pickle.Unpickler):
@@ -60,19 +108,41 @@ class _Plain(pickle.Unpickler):
 
 
 def newest_collective(data: bytes) -> list[Collective]:
-    """Return the newest entry that has not completed, else the newest, of a record as JSON or pickled."""
+    """Return the newest entry that has not completed, else the newest, of a record as JSON or pickled; none
+    of a record without entries.
+
+    Raise :class:`~launch.remote.debug.bounded.NotRead` for anything else. A pickle may take any time and
+    memory to load: call this in :func:`~launch.remote.debug.bounded.bounded`.
+    """
     try:
         found: Any = json.loads(data) if data[:1] == b"{" else _Plain(io.BytesIO(data)).load()
         entries = [one for one in found["entries"] if not one["is_p2p"]]
+        if not entries:
+            return []
         unfinished = [one for one in entries if not (one["retired"] or one["state"] == "completed")]
-        newest = max(unfinished or entries, key=lambda one: int(one["record_id"]))
+        newest = max(unfinished or entries, key=lambda one: _number(one["record_id"]))
         return [
             {
-                "sequence": int(newest["collective_seq_id"]),
-                "name": str(newest["profiling_name"])[:_TEXT],
-                "state": str(newest["state"])[:_TEXT],
-                "group": str(newest["process_group"][0])[:_TEXT],
+                "sequence": _number(newest["collective_seq_id"]),
+                "name": _text(newest["profiling_name"]),
+                "state": _text(newest["state"]),
+                "group": _text(newest["process_group"][0]),
             }
         ]
-    except Exception:  # noqa: BLE001  a torn file, or anything else that a rank has written there
-        return []
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001  a torn file, or anything else that a rank has written there
+        raise NotRead(f"not a flight record ({type(error).__name__})") from None
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int) or not 0 <= value < _LARGEST_NUMBER:
+        raise TypeError
+    return int(value)
+
+
+def _text(value: object) -> str:
+    """Return a text, cut; of another value not even its text is made, which may have no end."""
+    if not isinstance(value, str):
+        raise TypeError
+    return value[:_TEXT]

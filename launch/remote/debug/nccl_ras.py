@@ -14,27 +14,34 @@ import re
 import socket
 import time
 
+from launch.remote.debug.bounded import NotRead, bounded
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from launch.remote.debug.debug_records import RasRank
 
 __all__ = ["ADDRESS", "NoRas", "RasError", "ask_ras", "parse_json", "parse_text"]
 
 ADDRESS = "localhost:28028"
 _PROTOCOL = 2
+_PARSE_S = 0.3
+"""Time to read an answer that came at the last moment; the largest takes a third of it."""
 _LARGEST = 4 << 20
 """Bytes of an answer that are read: 300 nodes of 8 ranks have some 1.5 MB."""
 _MOST = 512
-_LINE = 160
+_LINE, _TEXT = 160, 64
+_DIGITS = 18
+"""Digits of a number: larger ones fit no field of a report, and take long to read."""
 _COMMUNICATOR = re.compile(r"^#\d+-\d+ \((\w+)\) (\w+)$")
 _RANK = re.compile(r"^\s+Rank (\d+)\b(.*)$")
 _OPERATION = re.compile(r"up to operation (\d+)")
 _PROCESS = re.compile(r"process (\d+)(?: on|,) node (\S+)")
-_MISSING = re.compile(r'("missing_ranks": \[)(.*?)(\n\s*\])', re.DOTALL)
 _NO_COMMA = re.compile(r'("nvml_dev": -?\d+)(\s+"status":)')
 
 
-class RasError(Exception):
+class RasError(NotRead):
     """Why nothing is known from NCCL's RAS."""
 
 
@@ -44,8 +51,30 @@ class NoRas(RasError):
 
 def ask_ras(address: str, seconds: float) -> list[RasRank]:
     """Return the ranks that RAS reports, at most 512: those that do not answer first. Raise
-    :class:`RasError`."""
+    :class:`RasError`.
+
+    A child asks: a name may not resolve, and anything may listen there.
+    """
+    shown = f"NCCL's RAS at {address[:_LINE]!r}"
+    try:
+        found: list[RasRank] | None = bounded(shown, lambda: _ask(address, seconds), seconds + _PARSE_S)
+    except NotRead as error:
+        raise RasError(str(error)) from None
+    if found is None:
+        raise NoRas
+    return found
+
+
+def _ask(address: str, seconds: float) -> list[RasRank] | None:
+    """Return what RAS answers; None where nothing listens."""
     deadline = time.monotonic() + seconds
+    try:
+        return _ask_both(address, deadline)
+    except NoRas:
+        return None
+
+
+def _ask_both(address: str, deadline: float) -> list[RasRank]:
     with _connect(address, deadline) as connection:
         if _command(connection, "SET FORMAT json", deadline) == "OK":
             return parse_json(_status(connection, deadline))
@@ -55,14 +84,14 @@ def ask_ras(address: str, seconds: float) -> list[RasRank]:
 
 def _connect(address: str, deadline: float) -> socket.socket:
     host, _, port = address.rpartition(":")
-    if not port.isdigit() or not host:
+    if not (port.isascii() and port.isdecimal()) or not host:
         raise RasError(f"NCCL_RAS_ADDR = {address[:_LINE]!r} is not HOST:PORT")
     try:
         connection = socket.create_connection((host.strip("[]"), int(port)), _left(deadline))
     except ConnectionRefusedError:
         raise NoRas from None
     except (OSError, OverflowError) as error:
-        raise RasError(f"NCCL's RAS at {address}: {error}") from None
+        raise RasError(f"NCCL's RAS at {address[:_LINE]!r}: {str(error)[:_LINE]}") from None
     try:
         _greet(connection, address, deadline)
     except BaseException:
@@ -74,7 +103,7 @@ def _connect(address: str, deadline: float) -> socket.socket:
 def _greet(connection: socket.socket, address: str, deadline: float) -> None:
     answer = _command(connection, f"CLIENT PROTOCOL {_PROTOCOL}", deadline)
     if not answer.upper().startswith("SERVER PROTOCOL "):
-        raise RasError(f"NCCL's RAS at {address} answers {answer[:40]!r}")
+        raise RasError(f"NCCL's RAS at {address[:_LINE]!r} answers {answer[:40]!r}")
     _command(connection, f"TIMEOUT {max(1, int(_left(deadline)) - 1)}", deadline)
 
 
@@ -122,12 +151,12 @@ def _status(connection: socket.socket, deadline: float) -> str:
 def parse_json(text: str) -> list[RasRank]:
     """Return the ranks of a JSON answer, those that do not answer first. Raise :class:`RasError`."""
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
         try:
-            found = json.loads(_MISSING.sub(_with_commas, text))
-        except (ValueError, RecursionError) as error:
-            raise RasError(f"NCCL's RAS answers what is not JSON: {str(error)[:_LINE]}") from None
+            found = _loaded(text)
+        except json.JSONDecodeError:
+            found = _loaded(_NO_COMMA.sub(r"\1,\2", text))
+    except (ValueError, RecursionError) as error:
+        raise RasError(f"NCCL's RAS answers what is not JSON: {str(error)[:_LINE]}") from None
     ranks: list[RasRank] = []
     try:
         for one in found["communicators"]:
@@ -137,33 +166,51 @@ def parse_json(text: str) -> list[RasRank]:
                 ranks.append(_rank(one["hash"], missing, -1, "dead" if is_dead else "does not answer"))
         for one in found["communicators"]:
             for rank in one["ranks"]:
-                count = sum(int(number) for number in rank["collective_counts"].values())
+                count = sum(_number(number) for number in rank["collective_counts"].values())
                 ranks.append(_rank(one["hash"], rank, count, _state(rank["status"])))
     except (TypeError, LookupError, ValueError, AttributeError) as error:
         raise RasError(f"NCCL's RAS answers JSON of another form: {error!r}"[:_LINE]) from None
     return ranks[:_MOST]
 
 
-def _with_commas(section: re.Match[str]) -> str:
-    return section[1] + _NO_COMMA.sub(r"\1,\2", section[2]) + section[3]
+def _loaded(text: str) -> Any:
+    return json.loads(text, parse_int=_short_int)
+
+
+def _short_int(digits: str) -> int:
+    if len(digits) > _DIGITS:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
 
 
 def _rank(group: object, fields: dict[str, object], operations: int, state: str) -> RasRank:
     return {
-        "group": str(group)[:_LINE],
-        "rank": int(str(fields["rank"])),
-        "host": str(fields["host"])[:_LINE],
-        "pid": int(str(fields["pid"])),
-        "operations": operations,
+        "group": _text(group),
+        "rank": _number(fields["rank"]),
+        "host": _text(fields["host"]),
+        "pid": _number(fields["pid"]),
+        "operations": min(operations, 10**_DIGITS),
         "state": state,
     }
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int):
+        raise TypeError(f"{str(value)[:40]!r} is not a number")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{str(value)[:40]!r} is not text")
+    return value[:_TEXT]
 
 
 def _state(status: dict[str, object]) -> str:
     if status["abort_flag"]:
         return "aborted"
     if status["async_error"]:
-        return f"error {status['async_error']}"
+        return f"error {status['async_error']}"[:_TEXT]
     if status["finalize_called"] or status["destroy_flag"]:
         return "finalized"
     return "initializing" if status["init_state"] else "running"
@@ -176,20 +223,20 @@ def parse_text(text: str) -> list[RasRank]:
     for line in text.splitlines():
         begun = _COMMUNICATOR.match(line)
         if begun is not None:
-            group, kind = begun[1][:_LINE], begun[2][:_LINE]
+            group, kind = begun[1][:_TEXT], begun[2][:_TEXT]
             continue
         named = _RANK.match(line)
         if named is None or not group or len(ranks) == _MOST:
             continue
         operation, process = _OPERATION.search(named[2]), _PROCESS.search(named[2])
-        operations = int(operation[1][:18]) if operation else -1
+        operations = int(operation[1][:_DIGITS]) if operation else -1
         if operation is None and "not launched any operations" in named[2]:
             operations = 0
         ranks.append(
             {
                 "group": group,
                 "rank": int(named[1][:9]),
-                "host": process[2][:_LINE] if process else "",
+                "host": process[2][:_TEXT] if process else "",
                 "pid": int(process[1][:9]) if process else -1,
                 "operations": operations,
                 "state": "does not answer" if kind == "INCOMPLETE" else kind.lower(),

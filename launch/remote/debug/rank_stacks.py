@@ -11,6 +11,7 @@ import sys
 import time
 
 from launch.remote.base import frames, processes, timing
+from launch.remote.debug.bounded import NotRead
 from launch.remote.debug.debug_records import NodeFacts, ProcessFacts
 from launch.remote.debug.device_state import PortCounters, gpu_states, print_gpus
 from launch.remote.debug.flight_record import read_record, request_record
@@ -31,12 +32,16 @@ from launch.remote.health.sysfs import has_nvidia_driver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from launch.remote.debug.debug_records import DebugOrder, RasRank, Unsent
+    from typing import Any
+
+    from launch.remote.debug.debug_records import Collective, DebugOrder, RasRank, Unsent
 
 __all__ = ["main"]
 
 _LOOKS = 3
 _RAS_S = 2.5
+_FILES_S = 1.5
+"""Limit for the flight records of all ranks."""
 _PROCESSES = 24
 """Processes of a rank whose facts are reported: its workers that load data are the most."""
 _REPORT = timing.DEBUG_PIECES * timing.DEBUG_PIECE
@@ -121,13 +126,14 @@ def _collect(order: DebugOrder) -> NodeFacts:
     for one in watched:
         one.end(stuck, received)
     looked = time.monotonic() - begun
+    files_until = min(limit, time.monotonic() + _FILES_S)
     found: NodeFacts = {
         "looked_ms": int(looked * 1000),
         "ranks": [
             {
                 "rank": rank,
                 "processes": [one.facts for one in its],
-                "collective": read_record(environs.get(rank, {}), rank, started_at(its[0].pid) if its else 0),
+                "collective": _collective(environs.get(rank, {}), rank, its, files_until, problems),
             }
             for rank, its in sorted(by_rank.items())
         ],
@@ -141,6 +147,17 @@ def _collect(order: DebugOrder) -> NodeFacts:
         problems += [problem] if problem else []
         found["ras"] = _ras(environs, limit, problems)
     return found
+
+
+def _collective(
+    environ: dict[str, str], rank: int, its: list[_Watched], until: float, problems: list[str]
+) -> list[Collective]:
+    """Return the newest collective of a rank's flight record; none where it has none, or none can be read."""
+    try:
+        return read_record(environ, rank, started_at(its[0].pid) if its else 0.0, until - time.monotonic())
+    except NotRead as error:
+        problems.append(str(error))
+        return []
 
 
 def _ras(environs: dict[int, dict[str, str]], limit: float, problems: list[str]) -> list[RasRank]:
@@ -188,7 +205,7 @@ def _in_container(started_in: str) -> list[int]:
 
 def _bounded(facts: NodeFacts) -> str:
     """Return the report as text of at most the size that the head takes: first other threads' stacks are left
-    out, then those of all but the first process of a rank, then stacks."""
+    out, then those of all but the first process of a rank, then stacks, then halves of the longest list."""
     text = json.dumps(facts)
     for keep in range(3):
         if len(text) <= _REPORT:
@@ -201,9 +218,10 @@ def _bounded(facts: NodeFacts) -> str:
                 process["threads"] = process["threads"][:1] if is_kept else []
                 process["later"] = process["later"] if is_kept else []
         text = json.dumps(facts)
-    while len(text) > _REPORT:
-        for rank in facts["ranks"]:
-            rank["processes"] = rank["processes"][:1]
-        facts["ranks"] = facts["ranks"][: len(facts["ranks"]) * 9 // 10]
-        text = json.dumps(facts)
+    for rank in facts["ranks"]:
+        rank["processes"] = rank["processes"][:1]
+    lists: list[list[Any]] = [facts["ras"], facts["problems"], facts["ports"], facts["gpus"], facts["ranks"]]
+    while len(text := json.dumps(facts)) > _REPORT:
+        longest = max(lists, key=lambda one: len(json.dumps(one)))
+        del longest[len(longest) // 2 :]
     return text

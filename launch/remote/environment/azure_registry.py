@@ -6,14 +6,13 @@ The metadata service gives a token of the identity, which the registry exchanges
 
 from __future__ import annotations
 
-import json
-import urllib.error
+import http.client
 import urllib.parse
-import urllib.request
 from typing import TYPE_CHECKING
 
 from launch.remote.agent.identity_token import SERVICE, identity_token
 from launch.remote.base import timing
+from launch.remote.environment.download.web_client import Misled, Refusal, WebClient, load_object
 from launch.remote.environment.image_reference import ImageError, Unreachable
 from launch.remote.environment.image_registry import tls_context
 
@@ -43,17 +42,20 @@ def identity_secret(registry: str, service: str = SERVICE, scheme: str = "https"
     token, _ = found
     fields = {"grant_type": "access_token", "service": registry, "access_token": token}
     url = f"{scheme}://{registry}/oauth2/exchange"
-    request = urllib.request.Request(url, urllib.parse.urlencode(fields).encode())  # noqa: S310
-    limit, trust = timing.REGISTRY_SILENT_S, tls_context(registry)
+    body = urllib.parse.urlencode(fields).encode()
     try:
-        with urllib.request.urlopen(request, timeout=limit, context=trust) as answer:  # noqa: S310
-            document = json.loads(answer.read(_ANSWER_BYTES))
-    except urllib.error.HTTPError as error:
-        error.close()
+        client = WebClient(url, tls_context(registry), timing.REGISTRY_SILENT_S)
+        with client.open(url, {}, body=body).response as answer:
+            refresh = load_object(answer.read(_ANSWER_BYTES)).get("refresh_token")
+    except Refusal as refusal:
         raise ImageError(
-            f"{registry} refuses the nodes' identity (HTTP {error.code}): set ranklift:containerRegistry to "
-            "the registry's id and run `fab up`, which lets it pull there; that takes some minutes"
+            f"{registry} refuses the nodes' identity (HTTP {refusal.status}): set ranklift:containerRegistry "
+            "to the registry's id and run `fab up`, which lets it pull there; that takes some minutes"
         ) from None
-    except (OSError, ValueError) as error:
+    except Misled as error:
+        raise ImageError(f"{registry} {error}") from None
+    except (OSError, ValueError, http.client.HTTPException) as error:
         raise Unreachable(f"{registry} does not exchange the identity's token: {error}") from None
-    return {"identitytoken": str(document.get("refresh_token", ""))}
+    if not isinstance(refresh, str):
+        raise Unreachable(f"{registry} does not exchange the identity's token: it sent none")
+    return {"identitytoken": refresh}

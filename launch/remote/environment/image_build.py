@@ -201,7 +201,7 @@ def _write_metadata(folder: str, config: bytes) -> None:
     metadata = {
         "arch": architecture(),
         "arg": {},
-        "cwd": found.get("WorkingDir") or "/",
+        "cwd": str(found.get("WorkingDir") or "/"),
         "env": {"PATH": _PATH, **{name: value for name, _, value in pairs}},
         "history": [],
         "labels": {},

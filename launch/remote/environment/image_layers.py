@@ -3,6 +3,9 @@
 What the folder keeps of a layer: folders, files with their executable bit, symbolic links as they are. Hard
 links stay links here. Owners, setuid and devices do not exist for a user's container; a runtime mounts
 ``/dev`` and ``/proc``. Links mean the image's own root: no path of a layer leads out of the folder.
+
+Whoever made the image may have made it to fill the disk: what is written is held against the free space and
+files of the disk, of which a part stays free for the records of jobs, and no layer may be larger than that.
 """
 
 from __future__ import annotations
@@ -18,15 +21,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
 
+from launch.remote.base.messages import size as size_text
+from launch.remote.environment.download.tar_entries import MalformedTar, TarEntries
 from launch.remote.environment.image_reference import ImageError
 
 __all__ = ["Root"]
 
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 """Names by which a layer removes an entry, or all entries, of the layers below (OCI image specification)."""
-_CHUNK = 1 << 20
 _LINKS = 40
 """Symbolic links after which a path counts as a circle, as in Linux."""
+_STEPS, _DEPTH = 2048, 256
+"""Names that are looked at to find a folder; folders in each other, which :func:`shutil.rmtree` removes by
+recursion."""
+_LONGEST_NAME, _LONGEST_PATH = 255, 4095
+_ENTRIES = 2_000_000
+"""Entries of one layer: their names take some 400 MB of memory. Images of frameworks have some 300,000."""
+_FREE_BYTES, _FREE_FILES, _FREE_SHARE = 1 << 30, 10_000, 20
+"""Bytes and files that stay free on the disk, but at most a twentieth of the disk."""
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 
@@ -37,6 +49,10 @@ class Root:
         """Make the folder."""
         self.path = path
         os.mkdir(path)
+        disk = os.statvfs(path)
+        self._free_bytes = min(_FREE_BYTES, disk.f_blocks * disk.f_frsize // _FREE_SHARE)
+        self._free_files = min(_FREE_FILES, disk.f_files // _FREE_SHARE)
+        self._most = self._room()
         self._real: dict[str, str] = {}
         """By folder in the image: its path here, without links."""
 
@@ -45,17 +61,33 @@ class Root:
         own: set[str] = set()
         """What this layer made, which its opaque whiteouts keep."""
         try:
-            with _opened(layer) as stream, tarfile.open(fileobj=stream, mode="r|", bufsize=_CHUNK) as archive:
+            with _opened(layer) as stream:
+                archive = TarEntries(stream, self._most, _ENTRIES)
                 for member in archive:
+                    self._room()
                     self._add(archive, member, own)
-        except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        except (MalformedTar, EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ImageError(f"{os.path.basename(layer)} is not a layer of an image: {error}") from None
 
     def folder(self, name: str) -> str:
         """Return the path here of a top folder of the image, which is made where the image has none."""
         return self._folder([name])
 
-    def _add(self, archive: tarfile.TarFile, member: tarfile.TarInfo, own: set[str]) -> None:
+    def _room(self) -> int:
+        """Return the bytes that may be written. Raise :class:`ImageError` where there is no room."""
+        disk = os.statvfs(self.path)
+        room = disk.f_bavail * disk.f_frsize - self._free_bytes
+        files = disk.f_favail - self._free_files if disk.f_files else 1  # Btrfs has no such number
+        if room > 0 and files > 0:
+            return room
+        free = size_text(self._free_bytes) if room <= 0 else f"room for {self._free_files} files"
+        raise ImageError(
+            f"unpacking the image: the disk of {os.uname().nodename} is full, of which {free} stays free for "
+            f"jobs ({self.path}): remove environments that are not needed (`fab environment.prune`), or take "
+            "a size with a larger disk"
+        )
+
+    def _add(self, archive: TarEntries, member: tarfile.TarInfo, own: set[str]) -> None:
         names = _names(member.name)
         if not names:
             return
@@ -71,15 +103,19 @@ class Root:
                 os.mkdir(path)
         elif member.isreg():
             self._remove(path)
-            self._write(archive, member, path)
+            self._write(archive, path, 0o755 if member.mode & 0o111 else 0o644)
         elif member.issym():
+            if not 0 < len(os.fsencode(member.linkname)) <= _LONGEST_PATH or "\0" in member.linkname:
+                raise ImageError(f"a layer of the image has a link to {member.linkname[:80]!r}")
             self._remove(path)
             os.symlink(member.linkname, path)
         elif member.islnk():
             target = _names(member.linkname)
             source = os.path.join(self._folder(target[:-1]), *target[-1:])
             if not os.path.lexists(source) or _is_folder(source):
-                raise ImageError(f"a layer of the image links to {member.linkname!r}, which is not a file")
+                raise ImageError(
+                    f"a layer of the image links to {member.linkname[:80]!r}, which is not a file"
+                )
             if source != path:
                 self._remove(path)
                 os.link(source, path, follow_symlinks=False)
@@ -96,12 +132,14 @@ class Root:
             elif _is_folder(path):
                 self._clear(path, own)
 
-    def _write(self, archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None:
-        content = archive.extractfile(member)
-        assert content is not None  # noqa: S101  (it is a file)
-        mode = 0o755 if member.mode & 0o111 else 0o644
+    def _write(self, archive: TarEntries, path: str, mode: int) -> None:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode), "wb") as out:
-            shutil.copyfileobj(content, out, _CHUNK)
+
+            def write(data: bytes) -> None:
+                self._room()
+                out.write(data)
+
+            archive.copy(write)
 
     def _folder(self, names: list[str]) -> str:
         """Return the path here of a folder of the image; make it where a layer does not name it."""
@@ -111,9 +149,13 @@ class Root:
         return self._real[wanted]
 
     def _walk(self, names: list[str]) -> str:
-        here, rest, links = self.path, list(reversed(names)), 0
+        here, rest, links, steps = self.path, list(reversed(names)), 0, 0
         while rest:
             name = rest.pop()
+            steps += 1
+            depth = here.count("/") - self.path.count("/")
+            if steps > _STEPS or depth > _DEPTH:
+                raise ImageError(f"the image's folder /{'/'.join(names)[:80]} is too deep")
             if name == "..":
                 here = self.path if here == self.path else os.path.dirname(here)
                 continue
@@ -146,8 +188,12 @@ class Root:
 
 def _names(path: str) -> list[str]:
     names = [name for name in path.split("/") if name not in ("", ".")]
+    if "\0" in path or len(os.fsencode(path)) > _LONGEST_PATH:
+        raise ImageError(f"a layer of the image has the path {path[:80]!r}, which no file can have")
+    if any(len(os.fsencode(name)) > _LONGEST_NAME for name in names):
+        raise ImageError(f"a layer of the image has the path {path[:80]!r}, which no file can have")
     if ".." in names:
-        raise ImageError(f"a layer of the image has the path {path!r}, which leads out of it")
+        raise ImageError(f"a layer of the image has the path {path[:80]!r}, which leads out of it")
     return names
 
 

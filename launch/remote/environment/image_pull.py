@@ -35,6 +35,7 @@ from launch.remote.base.processes import IMAGES
 from launch.remote.environment import build
 from launch.remote.environment.azure_registry import identity_secret
 from launch.remote.environment.build import Report
+from launch.remote.environment.download.web_client import load_object
 from launch.remote.environment.image_layers import Root
 from launch.remote.environment.image_reference import ImageError, Reference
 from launch.remote.environment.image_registry import Blob, Registry, architecture
@@ -98,7 +99,7 @@ def pull(registry: Registry, folder: str, report: Report) -> Pulled:
     reference = registry.reference
     manifest = registry.resolve(architecture())
     config = registry.config(manifest)
-    _check_platform(reference, config)
+    _check_config(reference, config)
     paths = [os.path.join(folder, _hex(layer)) for layer in manifest.layers]
     wanted = dict(zip(paths, manifest.layers))  # noqa: B905  (Python 3.8 has no strict)
     kept = os.path.join(Store().root, _KEPT)
@@ -151,13 +152,21 @@ def _take_kept(kept: str, wanted: Mapping[str, Blob], report: Report) -> dict[st
     return {path: blob for path, blob in wanted.items() if not taken[path]}
 
 
-def _check_platform(reference: Reference, config: bytes) -> None:
-    """Refuse an image of another machine: only in a list of several was the right one chosen."""
+def _check_config(reference: Reference, config: bytes) -> None:
+    """Refuse a configuration that the nodes' runtimes cannot read, and an image of another machine: only in a
+    list of several was the right one chosen."""
     try:
-        document = json.loads(config)
-        found = f"{document['os']}/{document['architecture']}"
-    except (ValueError, LookupError, TypeError):
-        raise ImageError(f"{reference}: its configuration does not name os and architecture") from None
+        document = load_object(config)
+    except ValueError as error:
+        raise ImageError(f"{reference}: its configuration cannot be read: {str(error)[:80]}") from None
+    names = document.get("os"), document.get("architecture")
+    if not all(isinstance(name, str) for name in names):
+        raise ImageError(f"{reference}: its configuration does not name os and architecture")
+    settings = document.get("config") or {}
+    env = settings.get("Env") or [] if isinstance(settings, dict) else None
+    if not isinstance(env, list) or not all(isinstance(one, str) and "\0" not in one for one in env):
+        raise ImageError(f"{reference}: the variables in its configuration are not texts")
+    found = "/".join(str(name)[:20] for name in names)
     if found != f"linux/{architecture()}":
         raise ImageError(
             f"{reference} is for {found}, and the nodes are linux/{architecture()}: build it with "

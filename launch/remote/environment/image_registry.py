@@ -2,7 +2,8 @@
 
 It follows the OCI distribution specification 1.1 (pull) with the tokens of distribution.github.io/
 distribution/spec/auth. A credential goes to the registry and to the token service that it names, by TLS or on
-loopback; when a registry redirects to its storage, the credential stays behind.
+loopback; when a registry redirects to its storage, the credential stays behind. Where a registry may lead is
+decided by :mod:`launch.remote.environment.download.web_client`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import http.client
-import json
 import os
 import platform
 import re
@@ -19,13 +19,13 @@ import ssl
 import threading
 import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from launch.remote.base import timing
+from launch.remote.environment.download.web_client import Misled, Reach, Refusal, WebClient, load_object
 from launch.remote.environment.image_reference import ImageError, Reference, Unreachable, is_digest
 
 __all__ = ["Blob", "ImageManifest", "Registry", "architecture", "tls_context"]
@@ -41,6 +41,11 @@ _MANIFESTS = (
 _ACCEPT = ", ".join((*_INDEXES, *_MANIFESTS))
 _DOCUMENT_BYTES = 4 << 20
 """Size to which registries accept manifests (OCI distribution specification 1.1)."""
+_MOST_LAYERS = 1000
+"""Docker's images have 127 at most."""
+_LARGEST_LAYER = 1 << 50
+_LONGEST_CHALLENGE, _LONGEST_TOKEN, _LONGEST_REASON = 4096, 1 << 16, 200
+_TOKEN = re.compile(r"[!-~]+")
 _CHUNK = 1 << 18
 _AT_ONCE = 4
 _TRIES = 5
@@ -98,14 +103,6 @@ def tls_context(registry: str) -> ssl.SSLContext:
     return context
 
 
-class _Refused(Exception):
-    """An answer of a registry other than success."""
-
-    def __init__(self, status: int, challenge: str = "", text: str = "") -> None:
-        super().__init__(f"HTTP {status}{': ' + text if text else ''}")
-        self.status, self.challenge = status, challenge
-
-
 class Registry:
     """One repository of a registry, called with ``secret`` if it asks for one."""
 
@@ -114,8 +111,7 @@ class Registry:
         self.reference, self._secret = reference, secret
         self._authorization = ""
         self._lock = threading.Lock()
-        context = tls_context(reference.registry)
-        self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context))
+        self._client = WebClient(reference.base, tls_context(reference.registry), timing.REGISTRY_SILENT_S)
 
     @property
     def has_secret(self) -> bool:
@@ -130,23 +126,28 @@ class Registry:
         """Return the image of this architecture that the tag or digest names. Raise :class:`ImageError`."""
         digest, document = self._manifest(self.reference.wanted)
         if document.get("mediaType") in _INDEXES or "manifests" in document:
-            digest, document = self._manifest(self._choose(document["manifests"], wanted_architecture))
-        try:
-            config, *layers = (
-                Blob(entry["digest"], int(entry["size"]))
-                for entry in (document["config"], *document["layers"])
-            )
-        except (KeyError, TypeError, ValueError):
+            digest, document = self._manifest(self._choose(document.get("manifests"), wanted_architecture))
+        entries = document.get("layers")
+        if not isinstance(entries, list) or not isinstance(document.get("config"), dict):
             raise ImageError(
                 f"{self.reference}: its manifest has no config and layers: push the image in Docker's "
                 "format 2 or OCI's"
-            ) from None
-        for blob in (config, *layers):  # digests become paths here
-            if not is_digest(blob.digest):
-                raise ImageError(
-                    f"{self.reference}: its manifest names {blob.digest!r}, which is not a sha256 digest"
-                )
+            )
+        if len(entries) > _MOST_LAYERS:
+            raise ImageError(f"{self.reference}: its manifest has {len(entries)} layers, over {_MOST_LAYERS}")
+        config, *layers = (self._blob(entry) for entry in (document["config"], *entries))
         return ImageManifest(digest, config, tuple(layers))
+
+    def _blob(self, entry: Any) -> Blob:
+        """Return a content of a manifest, whose digest becomes a path here. Raise :class:`ImageError`."""
+        digest, size = (entry.get("digest"), entry.get("size")) if isinstance(entry, dict) else (None, None)
+        if not isinstance(digest, str) or not is_digest(digest):
+            name = str(digest)[:80]
+            raise ImageError(f"{self.reference}: its manifest names {name!r}, which is not a sha256 digest")
+        if type(size) is not int or not 0 <= size <= _LARGEST_LAYER:
+            number = str(size)[:40]
+            raise ImageError(f"{self.reference}: its manifest says that {digest} has {number!r} bytes")
+        return Blob(digest, size)
 
     def config(self, manifest: ImageManifest) -> bytes:
         """Return the image's configuration document. Raise :class:`ImageError`."""
@@ -225,15 +226,16 @@ class Registry:
 
     def _choose(self, entries: Any, wanted: str) -> str:
         offered = []
-        for entry in entries:
-            system = entry.get("platform") or {}
-            if system.get("os") == "linux":
+        for entry in entries if isinstance(entries, list) else ():
+            system = entry.get("platform") if isinstance(entry, dict) else None
+            if isinstance(system, dict) and system.get("os") == "linux":
                 if system.get("architecture") == wanted:
-                    return str(entry["digest"])
-                offered.append(str(system.get("architecture")))
+                    return self._blob(entry).digest
+                offered.append(str(system.get("architecture"))[:20])
+        has = ", ".join(sorted(set(offered))[:20]) or "none for linux"
         raise ImageError(
-            f"{self.reference} has no image for linux/{wanted}, which these nodes are: it has "
-            f"{', '.join(sorted(set(offered))) or 'none for linux'}; build it with --platform linux/{wanted}"
+            f"{self.reference} has no image for linux/{wanted}, which these nodes are: it has {has}; "
+            f"build it with --platform linux/{wanted}"
         )
 
     def _manifest(self, wanted: str) -> tuple[str, dict[str, Any]]:
@@ -243,12 +245,10 @@ class Registry:
         if wanted.startswith("sha256:"):
             _check(self.reference, wanted, found.partition(":")[2])
         try:
-            document = json.loads(data)
-        except ValueError:
-            document = None
-        if not isinstance(document, dict):
-            raise ImageError(f"{self.reference}: the answer is not a manifest: is this a container registry?")
-        return found, document
+            return found, load_object(data)
+        except ValueError as error:
+            why = f"the answer is not a manifest ({str(error)[:80]})"
+            raise ImageError(f"{self.reference}: {why}: is this a container registry?") from None
 
     def _read(self, answer: Any, most: int) -> bytes:
         """Return an answer, and one byte beyond ``most`` where it has more. Raise :class:`Unreachable`."""
@@ -267,36 +267,27 @@ class Registry:
         try:
             try:
                 return self._open(url, accept, start, used)
-            except _Refused as refusal:
+            except Refusal as refusal:
                 if refusal.status != http.client.UNAUTHORIZED:
                     raise
                 with self._lock:  # one of the threads renews a token that has expired
                     if self._authorization == used:
-                        self._authorization = self._authorize(refusal.challenge)
+                        self._authorization = self._authorize(refusal.challenge, refusal.reach)
                 return self._open(url, accept, start, self._authorization)
-        except _Refused as refusal:
+        except Refusal as refusal:
             raise self._refusal(refusal) from None
+        except Misled as error:
+            raise ImageError(f"{self.reference}: {self.reference.registry} {error}") from None
         except urllib.error.URLError as error:
             raise self._unreachable(error.reason) from None
 
-    def _open(self, url: str, accept: str, start: int, authorization: str, body: bytes | None = None) -> Any:
-        request = urllib.request.Request(url, data=body, headers={"Accept": accept})  # noqa: S310
-        if start:
-            request.add_header("Range", f"bytes={start}-")
-        if authorization:
-            request.add_unredirected_header("Authorization", authorization)
-        try:
-            return self._opener.open(request, timeout=timing.REGISTRY_SILENT_S)
-        except urllib.error.HTTPError as error:
-            with error:
-                challenge = error.headers.get("WWW-Authenticate", "")
-                raise _Refused(error.code, challenge, _reason(error.read(_CHUNK))) from None
-        except (http.client.HTTPException, ConnectionError, TimeoutError) as error:
-            raise urllib.error.URLError(error) from None
+    def _open(self, url: str, accept: str, start: int, authorization: str) -> http.client.HTTPResponse:
+        headers = {"Accept": accept, **({"Range": f"bytes={start}-"} if start else {})}
+        return self._client.open(url, headers, authorization=authorization).response
 
-    def _authorize(self, challenge: str) -> str:
-        """Return the header that answers a challenge."""
-        scheme, _, rest = challenge.partition(" ")
+    def _authorize(self, challenge: str, reach: Reach) -> str:
+        """Return the header that answers a challenge, which came from a host of this ``reach``."""
+        scheme, _, rest = challenge[:_LONGEST_CHALLENGE].partition(" ")
         if self._secret and self.reference.is_plain and not self.reference.is_on_loopback:
             raise ImageError(
                 f"{self.reference.registry} asks for a password without TLS, which would show it to the "
@@ -304,47 +295,60 @@ class Registry:
             )
         if scheme.lower() == "basic":
             if not self._secret or "username" not in self._secret:
-                raise _Refused(http.client.UNAUTHORIZED)
+                raise Refusal(http.client.UNAUTHORIZED, "", b"", reach)
             return _basic(self._secret)
-        fields = dict(re.findall(r'(\w+)="([^"]*)"', rest))
+        fields = dict(re.findall(r'\b(\w{1,20})="([^"]*)"', rest))
         realm = fields.get("realm", "")
-        if scheme.lower() != "bearer" or not realm.startswith(("https://", "http://")):
-            raise ImageError(f"{self.reference.registry} asks for {scheme or 'unknown'} authentication")
-        if self._secret and realm.startswith("http://") and not self.reference.is_on_loopback:
-            raise ImageError(f"{self.reference.registry} names a token service without TLS: {realm}")
+        if scheme.lower() != "bearer" or not realm:
+            asked = scheme[:20] or "unknown"
+            raise ImageError(f"{self.reference.registry} asks for {asked} authentication")
         scope = fields.get("scope") or f"repository:{self.reference.repository}:pull"
         query = {"service": fields.get("service", ""), "scope": scope}
         token = (self._secret or {}).get("identitytoken")
+        body, authorization = None, ""
         if token:
             query.update(grant_type="refresh_token", refresh_token=token, client_id="ranklift")
             body = urllib.parse.urlencode(query).encode()
-            answer = self._open(realm, "application/json", 0, "", body)
         else:
-            separator = "&" if "?" in realm else "?"
-            url = realm + separator + urllib.parse.urlencode(query)
-            answer = self._open(url, "application/json", 0, _basic(self._secret) if self._secret else "")
+            realm += ("&" if "?" in realm else "?") + urllib.parse.urlencode(query)
+            authorization = _basic(self._secret) if self._secret else ""
+        accept = {"Accept": "application/json"}
+        answer, _ = self._client.open(realm, accept, authorization=authorization, body=body, led_by=reach)
         with answer:
-            document = json.loads(answer.read(_DOCUMENT_BYTES))
-        return f"Bearer {document.get('token') or document.get('access_token', '')}"
+            data = self._read(answer, _DOCUMENT_BYTES)
+        return f"Bearer {self._token(data)}"
 
-    def _refusal(self, refusal: _Refused) -> ImageError:
+    def _token(self, data: bytes) -> str:
+        """Return the token of a token service's answer. Raise :class:`ImageError`."""
+        try:
+            document = load_object(data)
+        except ValueError:
+            document = {}
+        token = document.get("token") or document.get("access_token")
+        if isinstance(token, str) and len(token) <= _LONGEST_TOKEN and _TOKEN.fullmatch(token):
+            return token
+        raise ImageError(f"{self.reference}: the token service of {self.reference.registry} sent no token")
+
+    def _refusal(self, refusal: Refusal) -> ImageError:
         name, registry = self.reference, self.reference.registry
+        reason = _reason(refusal.body)
+        found = f"{refusal}: {reason}" if reason else str(refusal)
         if refusal.status in (http.client.UNAUTHORIZED, http.client.FORBIDDEN):
             given = "does not accept the credentials" if self._secret else "asks for credentials"
             return ImageError(
-                f"{name}: {registry} {given} ({refusal}), or the repository does not exist: set "
+                f"{name}: {registry} {given} ({found}), or the repository does not exist: set "
                 "ranklift:containerRegistry for a registry of Azure, or `docker login` here and launch with "
                 "--registry-token FILE"
             )
         if refusal.status == http.client.NOT_FOUND:
-            return ImageError(f"{name} does not exist at {registry} ({refusal}): check its name and tag")
+            return ImageError(f"{name} does not exist at {registry} ({found}): check its name and tag")
         if refusal.status == http.client.TOO_MANY_REQUESTS:
             return Unreachable(
-                f"{name}: {registry} limits how often an image is pulled ({refusal}): more often with "
+                f"{name}: {registry} limits how often an image is pulled ({found}): more often with "
                 "--registry-token FILE, or from a registry of your own"
             )
         kind = Unreachable if refusal.status in _BUSY else ImageError
-        return kind(f"{name}: {registry} answered {refusal}; launch again")
+        return kind(f"{name}: {registry} answered {found}; launch again")
 
     def _unreachable(self, reason: object) -> Unreachable:
         registry = self.reference.registry
@@ -374,7 +378,7 @@ def _check(reference: Reference, digest: str, found: str) -> None:
 def _reason(body: bytes) -> str:
     """Return the first error of a registry's answer, such as ``MANIFEST_UNKNOWN: manifest unknown``."""
     try:
-        first = json.loads(body)["errors"][0]
-        return f"{first['code']}: {first.get('message', '')}"
-    except (ValueError, LookupError, TypeError):
+        first = load_object(body)["errors"][0]
+        return f"{first['code']}: {first.get('message', '')}"[:_LONGEST_REASON]
+    except (ValueError, LookupError, TypeError, AttributeError):
         return ""

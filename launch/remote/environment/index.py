@@ -5,17 +5,16 @@ from __future__ import annotations
 import base64
 import configparser
 import hashlib
-import json
+import http.client
 import os
 import re
 import ssl
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from launch.remote.environment.build import Failed
+from launch.remote.environment.download.web_client import Reach, WebClient, load_object
 
 __all__ = ["PUBLIC", "Index", "certificates", "download", "read_index", "without_login"]
 
@@ -25,10 +24,13 @@ _FILES = ("/etc/xdg/pip/pip.conf", "/etc/pip.conf", "~/.pip/pip.conf", "~/.confi
 https://pip.pypa.io/en/stable/topics/configuration/; later ones win."""
 _CERTIFICATES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
 _LINE = re.compile(r"^\s*(?:--(index-url|extra-index-url|find-links|no-index)|(-i|-f))(?:[\s=]+(\S+))?", re.M)
+_HREF = re.compile(rb'href\s*=\s*["\']([^"\']*)["\']')
 _SHORT = {"-i": "index-url", "-f": "find-links"}
 _WAIT_S = 30
 _LARGEST = 256 << 20
-"""Bytes of an index's page or file: uv's wheel has a tenth."""
+"""Bytes of a file: uv's wheel has a tenth."""
+_LARGEST_PAGE = 32 << 20
+"""Bytes of an index's page: uv's has a hundredth."""
 
 
 class Index(NamedTuple):
@@ -118,13 +120,15 @@ def download(indexes: Iterable[Index], project: str, name: str, sha256: str) -> 
         context = ssl.create_default_context(cafile=file or None)
         base = url.rstrip("/") + f"/{project}/"
         try:
-            page = _get(base, context)
+            client = WebClient(without_login(base), context, _WAIT_S)
+            page, reach = _get(client, base, _LARGEST_PAGE)
             link = _link(page, name)
             if link is None:
                 failures.append(f"{without_login(url)} has no {name}")
                 continue
-            data = _get(urllib.parse.urljoin(base, link), context, login_of=base)
-        except (OSError, ValueError) as error:
+            file_url = urllib.parse.urljoin(base, link)
+            data, _ = _get(client, file_url, _LARGEST, login_of=base, led_by=reach)
+        except (OSError, ValueError, http.client.HTTPException) as error:
             failures.append(f"{without_login(url)}: {getattr(error, 'reason', error)}")
             continue
         if hashlib.sha256(data).hexdigest() == sha256:
@@ -137,44 +141,39 @@ def download(indexes: Iterable[Index], project: str, name: str, sha256: str) -> 
     )
 
 
-def _get(url: str, context: ssl.SSLContext, login_of: str = "") -> bytes:
-    """Return what is at ``url``. A login in it, or in ``login_of`` on the same host, is sent along."""
+def _get(
+    client: WebClient, url: str, most: int, login_of: str = "", led_by: Reach | None = None
+) -> tuple[bytes, Reach]:
+    """Return what is at ``url``, and how near the host is that has it. A login in it, or in ``login_of`` on
+    the same host, is sent along, and stays behind when the host redirects to its storage."""
     parts = urllib.parse.urlsplit(url)
     asked = urllib.parse.urlsplit(login_of)
     login = parts if parts.username else asked if asked.netloc.rpartition("@")[2] == parts.netloc else parts
     headers = {"Accept": "application/vnd.pypi.simple.v1+json, text/html;q=0.5, */*;q=0.1"}
+    authorization = ""
     if login.username:
         user, password = (urllib.parse.unquote(one or "") for one in (login.username, login.password))
-        headers["Authorization"] = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
-    clean = urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-    request = urllib.request.Request(clean, headers=headers)  # noqa: S310  (the operator's index)
-    opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _Redirects)
-    with opener.open(request, timeout=_WAIT_S) as answer:
-        data = bytes(answer.read(_LARGEST + 1))
-    if len(data) > _LARGEST:
-        raise ValueError(f"{clean} has more than {_LARGEST} bytes")
-    return data
-
-
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Redirects within an index keep its login; the storage that it redirects to does not get it."""
-
-    def redirect_request(self, req: urllib.request.Request, *words: Any) -> urllib.request.Request | None:
-        """Return the next request."""
-        after = super().redirect_request(req, *words)
-        if after is not None and (after.type, after.host) != (req.type, req.host):
-            after.remove_header("Authorization")
-        return after
+        authorization = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+    clean = without_login(url)
+    answer, reach = client.open(clean, headers, authorization=authorization, led_by=led_by)
+    with answer:
+        data = bytes(answer.read(most + 1))
+    if len(data) > most:
+        raise ValueError(f"{clean} has more than {most} bytes")
+    return data, reach
 
 
 def _link(page: bytes, name: str) -> str | None:
     """Return the link to a file on a page, in JSON (PEP 691) or HTML (PEP 503); None without one."""
     if page.lstrip().startswith(b"{"):
-        return next(
-            (str(file["url"]) for file in json.loads(page)["files"] if file["filename"] == name), None
-        )
-    found = re.search(rb'href\s*=\s*["\']([^"\']*' + re.escape(name.encode()) + rb'[^"\']*)["\']', page)
-    return found.group(1).decode().replace("&amp;", "&") if found else None
+        files = load_object(page).get("files")
+        for file in files if isinstance(files, list) else ():
+            if isinstance(file, dict) and file.get("filename") == name and isinstance(file.get("url"), str):
+                return str(file["url"])
+        return None
+    links = (found[1] for found in _HREF.finditer(page))
+    found = next((link for link in links if name.encode() in link), None)
+    return found.decode().replace("&amp;", "&") if found is not None else None
 
 
 def without_login(url: str) -> str:

@@ -34,6 +34,13 @@ def test_small_files_share_parts() -> None:
     assert all(len(part.extents) <= 256 for part in parts)
 
 
+@pytest.mark.parametrize("size", [10**13, 10**15, 2**63 - 1])
+def test_a_file_of_any_size_has_a_bounded_number_of_parts(size: int) -> None:
+    parts = cut([File("claimed", size, "e")])
+    assert sum(part.size for part in parts) == size
+    assert len(parts) <= 1 << 18
+
+
 def test_a_file_that_cannot_be_cut_is_one_part() -> None:
     (part,) = cut([File("model.bin", 5 << 30, "e")], is_cut=False)
     assert part.extents == ((0, 0, 5 << 30),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 
@@ -129,3 +130,72 @@ def test_an_endless_answer_is_cut() -> None:
 
     with ras_server(respond=respond) as address, pytest.raises(RasError, match="not JSON"):
         ask_ras(address, 10)
+
+
+def _rank(**fields: object) -> dict[str, object]:
+    status = dict.fromkeys(("abort_flag", "async_error", "finalize_called", "destroy_flag", "init_state"), 0)
+    return {"rank": 0, "host": "h", "pid": 1, "collective_counts": {}, "status": status, **fields}
+
+
+def _answer(**fields: object) -> str:
+    communicator = {"hash": "a", "missing_ranks": [], "ranks": [_rank(**fields)]}
+    return json.dumps({"communicators": [communicator]})
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        '"missing_ranks": [' * 10_000,
+        '"missing_ranks": [' + "\n" * 180_000,
+        '"missing_ranks": [' + '"nvml_dev": 1' + " " * 180_000 + "\n]",
+        "[" * 4_000_000,
+        '{"a":' * 800_000,
+        '{"communicators": ' + "9" * 4_000_000 + "}",
+        '{"communicators": NaN}',
+        _answer(collective_counts={"AllReduce": 1e999}),
+        _answer(collective_counts={"AllReduce": 10**30}),
+        _answer(rank=10**30),
+        _answer(pid="7" * 5000),
+        _answer(host=[["x"] * 1000] * 1000),
+    ],
+    ids=lambda text: text[:40],
+)
+def test_a_hostile_answer_is_an_error_within_a_second(hostile: str) -> None:
+    begun = time.process_time()
+    with pytest.raises(RasError) as error:
+        parse_json(hostile)
+    assert time.process_time() - begun < 1
+    assert len(str(error.value)) < 400
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        " " * 180_000,
+        "#0-0 (a) B\n" + "  Rank 1 " + "process 1" * 20_000,
+        "#0-0 (a) B\n" + "  Rank 1 process " + "1" * 180_000,
+        "#0-0 (a) B\n" + "  Rank 1 " + "up to operation " * 11_000,
+        "#" + "1" * 180_000,
+        "#0-0 (a) B\n" + f"  Rank 1 up to operation {'9' * 90_000} process 1 on node {'h' * 90_000}\n" * 20,
+    ],
+    ids=lambda text: text[:40],
+)
+def test_a_hostile_text_is_read_within_a_second_as_short_fields(hostile: str) -> None:
+    begun = time.process_time()
+    found = parse_text(hostile)
+    assert time.process_time() - begun < 1
+    assert all(len(json.dumps(one)) < 400 for one in found)
+
+
+def test_long_texts_of_an_answer_are_cut() -> None:
+    status = {**_rank()["status"], "async_error": "x" * 180_000}  # type: ignore[dict-item]
+    (found,) = parse_json(_answer(status=status, host="h" * 180_000))
+    assert len(json.dumps(found)) < 400
+
+
+def test_a_name_that_takes_long_to_resolve_costs_its_time_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: time.sleep(60))
+    begun = time.monotonic()
+    with pytest.raises(RasError, match="'node:28028': reading it took longer"):
+        ask_ras("node:28028", 0.5)
+    assert time.monotonic() - begun < 5

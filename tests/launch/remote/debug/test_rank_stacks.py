@@ -15,8 +15,9 @@ import pytest
 
 from launch.remote.base import frames, processes, timing
 from launch.remote.debug.debug_child import DebugChild
-from launch.remote.debug.debug_records import DebugOrder, NodeFacts, Stacks
+from launch.remote.debug.debug_records import DebugOrder, NodeFacts, RasRank, Stacks
 from launch.remote.debug.fact_shapes import read_facts
+from launch.remote.debug.rank_stacks import _bounded
 
 SCRIPT = """\
 import sys, time
@@ -151,6 +152,42 @@ def test_a_child_that_hangs_is_killed_and_an_empty_piece_sent(monkeypatch: pytes
         time.sleep(0.02)
     assert pieces == [{"request": 1, "part": 0, "of": 1, "text": ""}]
     assert os.waitpid(child.pid, 0)[1] == 9
+
+
+def test_a_fifo_in_place_of_the_flight_record_is_a_note_and_the_rest_is_kept(
+    home: Path, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "record-4")
+    env = {**os.environ, "TORCH_FR_DUMP_TEMP_FILE": f"{tmp_path}/record-"}
+    line = [sys.executable, str(home / "train.py")]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, env=env) as rank:
+        try:
+            assert rank.stdout is not None
+            assert rank.stdout.readline() == b"on\n"
+            facts, seconds = looked_at({4: rank.pid})
+        finally:
+            rank.kill()
+    functions = [frame["function"] for frame in facts["ranks"][0]["processes"][0]["threads"][0]["frames"]]
+    assert functions == ["wait_for_all", "<module>"]
+    assert facts["problems"] == [f"rank 4's flight record '{tmp_path}/record-4' is not a regular file"]
+    assert seconds < timing.DEBUG_CHILD_S
+
+
+def test_a_report_that_is_too_long_is_cut_wherever_it_is_long() -> None:
+    ras: RasRank = {"group": "g", "rank": 1, "host": "h" * 600, "pid": 1, "operations": 1, "state": "s"}
+    facts: NodeFacts = {
+        "looked_ms": 1,
+        "ranks": [{"rank": 0, "processes": [], "collective": []}],
+        "ports": [],
+        "gpus": [],
+        "ras": [ras] * 512,
+        "problems": ["p" * 4000] * 100,
+    }
+    text = _bounded(facts)
+    assert len(text) <= timing.DEBUG_PIECES * timing.DEBUG_PIECE
+    kept = read_facts(text)
+    assert [rank["rank"] for rank in kept["ranks"]] == [0]
+    assert kept["ras"]
 
 
 def _sleeping() -> tuple[int, int, int]:

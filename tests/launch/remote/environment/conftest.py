@@ -7,13 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.launch.remote.environment.oci_registry import OciRegistry, serve
+from tests.launch.remote.environment.oci_registry import Image, OciRegistry, image, layer, member, serve
 
 
 @pytest.fixture
 def served() -> Iterator[OciRegistry]:
     with serve() as registry:
         yield registry
+
+
+@pytest.fixture
+def small() -> Image:
+    return image([layer(member("hello", b"one")), layer(member("more", bytes(300_000)), compress=bytes)])
 
 
 @pytest.fixture

@@ -115,6 +115,14 @@ class OciRegistry:
     user: tuple[str, str] = ("ann", "secret")
     identity_token: str = "refresh-1"
     realm_path: str = "/token"
+    realm: str = ""
+    """Address of the token service, if it is another one."""
+    challenge: str | None = None
+    """The challenge itself, where it is to be another one."""
+    token_answer: bytes = b""
+    """What the token service answers instead."""
+    reason: str = ""
+    """Message of errors, where it is to be another one."""
     valid_token: str = "token-1"
     refuses_identities: bool = False
     break_after: int = 0
@@ -183,6 +191,9 @@ class _Handler(BaseHTTPRequestHandler):
         registry, path = self.served, urllib.parse.urlsplit(self.path).path
         given = self.headers.get("Authorization", "")
         basic = "Basic " + base64.b64encode(":".join(registry.user).encode()).decode()
+        if path == registry.realm_path and registry.token_answer:
+            self._send(200, registry.token_answer)
+            return
         if path == registry.realm_path:
             ok = given in ("", basic) if registry.scheme == "Bearer" else False
             self._json(200, {"token": registry.valid_token if given else "anonymous"}) if ok else self._error(
@@ -191,8 +202,10 @@ class _Handler(BaseHTTPRequestHandler):
             return
         expected = {"Basic": basic, "Bearer": f"Bearer {registry.valid_token}"}.get(registry.scheme, given)
         if given != expected:
-            realm = f'realm="http://{registry.host}{registry.realm_path}",service="registry"'
-            challenge = 'Basic realm="images"' if registry.scheme == "Basic" else f"Bearer {realm}"
+            realm = registry.realm or f"http://{registry.host}{registry.realm_path}"
+            bearer = f'Bearer realm="{realm}",service="registry"'
+            challenge = 'Basic realm="images"' if registry.scheme == "Basic" else bearer
+            challenge = challenge if registry.challenge is None else registry.challenge
             self._error(401, "UNAUTHORIZED", "authentication required", ("WWW-Authenticate", challenge))
             return
         name, _, wanted = path[len("/v2/") :].rpartition("/")
@@ -231,7 +244,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(status, json.dumps(document).encode())
 
     def _error(self, status: int, code: str, message: str, *headers: tuple[str, str]) -> None:
-        self._send(status, json.dumps({"errors": [{"code": code, "message": message}]}).encode(), *headers)
+        error = {"code": code, "message": self.served.reason or message}
+        self._send(status, json.dumps({"errors": [error]}).encode(), *headers)
 
     def _send(self, status: int, data: bytes, *headers: tuple[str, str]) -> None:
         self.send_response(status)

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import os
+import shutil
 import subprocess
 import tarfile
+import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +173,94 @@ def test_a_node_without_zstd_is_named_as_such(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ImageError, match="zstd, which this node lacks"):
         unpacked(tmp_path, data)
+
+
+class Disk:
+    """A disk of a thousand GB by what statvfs says, of which ``free`` bytes and ``files`` files are left."""
+
+    f_frsize = 1
+    f_blocks = 10**12
+
+    def __init__(self, free: int, files: int = 1_000_000, all_files: int = 10_000_000) -> None:
+        self.f_bavail, self.f_favail, self.f_files = free, files, all_files
+
+
+def _zeros(data: bytes) -> bytes:
+    """An archive whose one file is a thousand times as large as itself, compressed by gzip."""
+    with tempfile.TemporaryFile() as out:
+        with tarfile.open(fileobj=out, mode="w") as archive:
+            info = tarfile.TarInfo("zeros")
+            info.size = 200 << 20
+            with Path("/dev/zero").open("rb") as zeros:
+                archive.addfile(info, zeros)
+        out.seek(0)
+        return gzip.compress(out.read(), 1)
+
+
+@pytest.mark.parametrize("compress", [_zeros, lambda data: _zstd(gzip.decompress(_zeros(data)))])
+def test_a_layer_that_would_fill_the_disk_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compress: Callable[[bytes], bytes]
+) -> None:
+    data = compress(b"")
+    assert len(data) < 2 << 20
+    monkeypatch.setattr(os, "statvfs", lambda _: Disk((1 << 30) + (50 << 20)))
+    with pytest.raises(ImageError, match="larger than this node's disk has room for"):
+        unpacked(tmp_path, data)
+    assert (tmp_path / "root" / "zeros").stat().st_size <= 52 << 20
+
+
+def test_layers_that_together_would_fill_the_disk_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = [10**12]
+    monkeypatch.setattr(os, "statvfs", lambda _: Disk(free[0]))
+    root = Root(str(tmp_path / "root"))
+    free[0] = 1 << 30  # what other processes have written meanwhile counts too
+    (tmp_path / "layer").write_bytes(layer(member("a", bytes(100_000))))
+    with pytest.raises(ImageError, match=r"the disk of .* is full, of which 1\.1 GB stays free"):
+        root.apply(str(tmp_path / "layer"))
+
+
+def test_a_layer_of_more_files_than_the_disk_has_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda _: Disk(10**12, files=10_000))
+    with pytest.raises(ImageError, match="of which room for 10000 files stays free"):
+        unpacked(tmp_path, layer(member("a", b"1")))
+    monkeypatch.setattr(os, "statvfs", lambda _: Disk(10**12, files=0, all_files=0))  # Btrfs counts none
+    (tmp_path / "root").rmdir()
+    assert tree(unpacked(tmp_path, layer(member("a", b"1")))) == {"a": "1"}
+
+
+def _hops() -> list[Any]:
+    """Links each of which leads through the next a thousand times: a path of 1000**39 names."""
+    return [link(f"l{number}", f"l{number + 1}/" + "../d/" * 800 + "..") for number in range(38)]
+
+
+@pytest.mark.parametrize(
+    ("entry", "at_fault"),
+    [
+        ([member("a/" * 2000 + "b", b"1")], "is too deep"),
+        ([link("a", "d/" * 2000), member("a/" + "e/" * 2000 + "b", b"1")], "is too deep"),
+        ([member("d/x", b"1"), *_hops(), member("l0/b", b"1")], "is too deep|in a circle"),
+        ([member("x" * 256, b"1")], "which no file can have"),
+        ([member("x/" * 2500, b"1")], "which no file can have"),
+        ([member("a", b"1", pax_headers={"path": "a\0b"})], "which no file can have"),
+        ([link("a", "x" * 4096)], "has a link to"),
+        ([member("a", b"", type=tarfile.SYMTYPE, pax_headers={"linkpath": "a\0b"})], "has a link to"),
+        ([link("a", "")], "has a link to ''"),
+        ([link("hard", "x" * 5000, tarfile.LNKTYPE)], "which no file can have"),
+        ([link("hard", "", tarfile.LNKTYPE)], "is not a file"),
+        ([link("hard", "/", tarfile.LNKTYPE)], "is not a file"),
+    ],
+)
+def test_names_that_no_folder_can_have_are_refused(tmp_path: Path, entry: list[Any], at_fault: str) -> None:
+    begun = time.process_time()
+    with pytest.raises(ImageError, match=at_fault) as refused:
+        unpacked(tmp_path, layer(*entry))
+    assert len(str(refused.value)) < 400
+    assert time.process_time() - begun < 2
+    shutil.rmtree(tmp_path / "root")  # as the launch that failed does
 
 
 @pytest.mark.parametrize("damaged", [b"not a tar archive" * 100, layer(member("a", bytes(99_999)))[:-40]])

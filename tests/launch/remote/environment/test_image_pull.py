@@ -11,7 +11,7 @@ import pytest
 from launch.remote.environment import image_registry as module
 from launch.remote.environment.build import Failed
 from tests.launch.remote.environment.image_requests import install, made, request
-from tests.launch.remote.environment.oci_registry import Image, OciRegistry, image, layer, member
+from tests.launch.remote.environment.oci_registry import Image, OciRegistry, digest_of, image, layer, member
 
 BASE, OWN, NEWER = (layer(member(f"etc/{name}", name.encode() * 1000)) for name in ("base", "own", "newer"))
 
@@ -97,3 +97,30 @@ def test_a_layer_that_is_here_needs_no_room_on_the_disk(
     total = sum(entry["size"] for entry in json.loads(wanted.manifest)["layers"])
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(9 * total, 0, total))
     assert pulled(served, tmp_path, "1", wanted)[1] == {"base", "own"}
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        (b'{"os": "linux", "architecture": ' + b"[" * 100_000, "cannot be read"),
+        (b"[]", "cannot be read"),
+        (b'{"os": "linux", "architecture": 7}', "does not name os and architecture"),
+        (b'{"os": "linux", "architecture": "' + b"x" * 100_000 + b'"}', "is for linux/x{20}, and"),
+        (b'{"os": "linux", "architecture": "amd64", "config": 7}', "are not texts"),
+        (b'{"os": "linux", "architecture": "amd64", "config": {"Env": "A=1"}}', "are not texts"),
+        (b'{"os": "linux", "architecture": "amd64", "config": {"Env": [["A=1"]]}}', "are not texts"),
+        (b'{"os": "linux", "architecture": "amd64", "config": {"Env": ["A=\\u0000"]}}', "are not texts"),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_a_configuration_that_no_runtime_can_read_is_refused_before_a_layer_is_pulled(
+    served: OciRegistry, tmp_path: Path, config: bytes, why: str
+) -> None:
+    good = image([BASE])
+    document = json.loads(good.manifest)
+    document["config"].update(size=len(config), digest=digest_of(config))
+    bad = Image({**good.blobs, digest_of(config): config}, json.dumps(document).encode())
+    with pytest.raises(Failed, match=why) as refused:
+        pulled(served, tmp_path, "1", bad)
+    assert len(str(refused.value)) < 400
+    assert not any(layers_of(bad)[0] in path for _, path, _ in served.requests)

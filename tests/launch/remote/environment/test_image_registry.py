@@ -10,6 +10,7 @@ import pytest
 
 from launch.remote.base import timing
 from launch.remote.environment import image_registry as module
+from launch.remote.environment.download.web_client import Misled, Reach
 from launch.remote.environment.image_reference import ImageError, Unreachable, parse_reference
 from launch.remote.environment.image_registry import ImageManifest, Registry
 from tests.launch.remote.environment.oci_registry import (
@@ -24,11 +25,6 @@ from tests.launch.remote.environment.oci_registry import (
 )
 
 ANN = {"username": "ann", "password": "secret"}
-
-
-@pytest.fixture
-def small() -> Image:
-    return image([layer(member("hello", b"one")), layer(member("more", bytes(300_000)), compress=bytes)])
 
 
 def client(name: str, secret: dict[str, str] | None = None) -> Registry:
@@ -121,8 +117,8 @@ def test_credentials_stay_behind_when_a_registry_redirects_to_its_storage(
 def test_a_password_does_not_cross_a_network_without_tls(served: OciRegistry, small: Image) -> None:
     served.add("train", "1", small)
     served.scheme = "Basic"
-    registry = Registry(parse_reference(f"http://{served.host}/train:1"), ANN)
-    object.__setattr__(registry.reference, "registry", f"127.1:{served.port}")  # loopback, by another name
+    reference = parse_reference(f"http://{served.host}/train:1")
+    registry = Registry(replace(reference, registry=f"127.1:{served.port}"), ANN)  # loopback, by another name
     with pytest.raises(ImageError, match="asks for a password without TLS"):
         registry.resolve("amd64")
     assert {given for _, _, given in served.requests} == {""}
@@ -182,8 +178,8 @@ def test_a_configuration_that_is_none_is_not_read(served: OciRegistry, small: Im
 
 def test_no_token_service_without_tls_gets_a_password() -> None:
     registry = Registry(parse_reference("registry.example.com/train:1"), ANN)
-    with pytest.raises(ImageError, match="names a token service without TLS: http://tokens"):
-        registry._authorize('Bearer realm="http://tokens.example.com/",service="registry"')
+    with pytest.raises(Misled, match=r"leads to http://tokens\.example\.com, without TLS"):
+        registry._authorize('Bearer realm="http://tokens.example.com/",service="registry"', Reach.PUBLIC)
 
 
 def test_a_registry_that_is_busy_is_asked_again_for_a_blob(

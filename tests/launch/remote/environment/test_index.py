@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -76,9 +78,52 @@ def test_an_answer_without_an_end_is_given_up(
     servers: tuple[Served, Served], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index, _ = servers
-    monkeypatch.setattr(module, "_LARGEST", 1000)
+    monkeypatch.setattr(module, "_LARGEST_PAGE", 1000)
     index.answers = {"/simple/uv/": bytes(1001)}
     wanted = Index(f"http://ann:secret@{index.host}/simple", (), (), "")
     with pytest.raises(Failed, match="has more than 1000 bytes") as refused:
         download([wanted], "uv", "uv.whl", SHA256)
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "file:///etc/hostname",
+        "http://169.254.169.254/metadata/instance",
+        "https://169.254.169.254/uv.whl",
+        "https://[::ffff:168.63.129.16]/uv.whl",
+        "http://other.test/uv.whl",
+        "https://ann:secret@other.test/uv.whl",
+        "https://[/uv.whl",
+    ],
+)
+def test_an_index_does_not_lead_to_other_networks(servers: tuple[Served, Served], link: str) -> None:
+    index, _ = servers
+    index.answers = {"/simple/uv/": json.dumps({"files": [{"filename": "uv.whl", "url": link}]}).encode()}
+    wanted = Index(f"http://{index.host}/simple", (), (), "")
+    with pytest.raises(Failed, match=f"http://{index.host}/simple: ") as refused:
+        download([wanted], "uv", "uv.whl", SHA256)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"{",
+        b'{"files": 3}',
+        b'{"files": [3, {"filename": "uv.whl"}, {"filename": "uv.whl", "url": 3}]}',
+        b'{"files": ' + b"[" * 1_000_000,
+        b'{"files": ' + b"9" * 1_000_000 + b"}",
+        b"href=" * 100_000,
+        b'href="' + b"uv.whl" * 100_000,
+    ],
+    ids=lambda page: page[:30],
+)
+def test_a_page_of_another_form_is_named(servers: tuple[Served, Served], page: bytes) -> None:
+    index, _ = servers
+    index.answers = {"/simple/uv/": page}
+    begun = time.process_time()
+    with pytest.raises(Failed, match=f"http://{index.host}/simple"):
+        download([Index(f"http://{index.host}/simple", (), (), "")], "uv", "uv.whl", SHA256)
+    assert time.process_time() - begun < 2
