@@ -48,7 +48,7 @@ def _nothing_runs_on() -> Iterator[None]:
 
 def notify(nodes: Nodes, node: int, left_s: float = 30.0, **other: Any) -> Path:
     """What a node's watch writes when Azure gives it notice."""
-    path = nodes.folder / nodes.nodes[node].name / ".ranklift/notice.json"
+    path = nodes.folder / nodes.nodes[node].name / ".ranklift/agent/notice.json"
     fields = {"id": "A", "type": "Preempt", "node": "x", "not_before": AT, "at_once": True}
     fields.update(deadline=time.monotonic() + left_s, **other)
     path.with_suffix(".new").write_text(json.dumps(fields))
@@ -192,7 +192,7 @@ class TestWhileANoticeStands:
         assert not list(nodes.folder.glob("node*/ran"))
 
     def test_what_is_no_notice_is_none(self, nodes: Nodes) -> None:
-        path = nodes.folder / "node000001/.ranklift/notice.json"
+        path = nodes.folder / "node000001/.ranklift/agent/notice.json"
         for text in ("", "{}", "[]", '{"deadline": "x", "not_before": 1, "type": "Preempt", "at_once": 1}'):
             path.write_text(text)
             state, _ = nodes.run(shell("true"))
