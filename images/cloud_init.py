@@ -15,6 +15,7 @@ from images.user_data import FOLDER, LIMIT, packed, runner
 from launch.errors import InputError
 
 __all__ = [
+    "AGENT_USER",
     "TEMPORARY_DISK",
     "MetricsService",
     "NodeSetup",
@@ -31,6 +32,9 @@ TEMPORARY_DISK = "/mnt/resource"
 Left alone, cloud-init mounts it at ``/mnt``, after everything that a document asks for (its module
 ``cc_mounts``), and so over the shared folder and the joined NVMe disks, which lie below that.
 """
+
+AGENT_USER = "ranklift"
+"""Who runs the nodes' agent, and alone reaches the metadata service besides root."""
 
 _AGENT = ("launch.remote.agent.daemon", "launch.remote.agent.autostop")
 """Modules that every node has from its first boot on, whatever is pushed later."""
@@ -54,6 +58,10 @@ if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 8))'; then
 fi
 if ! grep -qiE '^[[:space:]]*Include[[:space:]].*/sshd_config\\.d/' /etc/ssh/sshd_config; then
     echo "this image is too old: a node needs an sshd_config that has Include sshd_config.d (OpenSSH 8.2)" >&2
+    exit 1
+fi
+if ! PATH="$PATH:/usr/sbin:/sbin" command -v nft >/dev/null; then
+    echo "this image is too bare: a node needs nft (package nftables), which keeps jobs from its identity" >&2
     exit 1
 fi"""
 """Nobody knows what an own image holds before it boots: what it lacks is the end of cloud-init's output."""
@@ -125,7 +133,10 @@ def cloud_config(setup: NodeSetup) -> str:
         limits=_LIMITS,
         no_upgrades=_NO_UPGRADES,
         agent=agent_files(),
-        watch_unit=render("ranklift-watch.service.j2", user=setup.user),
+        agent_user=AGENT_USER,
+        identity_rules=render("identity.nft.j2", agent=AGENT_USER),
+        identity_unit=render("ranklift-identity.service.j2"),
+        watch_unit=render("ranklift-watch.service.j2", user=setup.user, agent=AGENT_USER),
         metrics_script=render("scripts/serve-metrics.sh"),
         metrics_unit=render(
             "ranklift-metrics.service.j2", user=setup.user, subnet=setup.subnet_prefix, metrics=setup.metrics

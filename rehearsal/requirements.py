@@ -17,6 +17,7 @@ _TOOLS = {
     "ssh-keygen": "openssh-client",
     "ip": "iproute2",
     "unshare": "util-linux",
+    "nsenter": "util-linux",
     "setpriv": "util-linux",
     "slirp4netns": "slirp4netns",
     "/usr/sbin/nft": "nftables",

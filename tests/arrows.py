@@ -137,7 +137,7 @@ ARROWS: dict[str, set[str]] = {
         *("rehearsal.arm.core", "rehearsal.arm.resource_types", "rehearsal.listener", "rehearsal.run_dir"),
     },
     "rehearsal.hardware": {"catalogue"},
-    "rehearsal.vms": {"rehearsal.hardware", "rehearsal.listener", "rehearsal.run_dir"},
+    "rehearsal.vms": {"rehearsal.callers", "rehearsal.hardware", "rehearsal.listener", "rehearsal.run_dir"},
     "infra": {
         *("catalogue", "images", "launch.remote.base"),
         *("infra.arm", "infra.cluster", "infra.config", "infra.preflight"),

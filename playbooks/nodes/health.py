@@ -70,7 +70,7 @@ _MODULE = re.compile(r"\('([\w-]+)', ")
 """Beginning of an error of a module in result.json: a tuple of its name and an exception, as Python prints it
 (cloudinit/cmd/main.py, ``status_wrapper``)."""
 _QUERY = """\
-echo "$(date +%s.%N) $(cat .ranklift/notice.json 2>/dev/null)"
+echo "$(date +%s.%N) $(cat .ranklift/agent/notice.json 2>/dev/null)"
 echo "$(cat .ranklift/drained 2>/dev/null)"
 if [ -e /run/cloud-init/result.json ]; then
   cat /run/cloud-init/result.json; echo; echo --

@@ -13,6 +13,7 @@ import json
 import logging
 import re
 import socket
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -46,9 +47,14 @@ class Metadata:
         self._servers: dict[str, tuple[asyncio.Server, web.Server]] = {}
         self._session: aiohttp.ClientSession | None = None
 
-    async def open(self, network: str, listener: socket.socket) -> None:
-        """Serve a network at a bound socket, which this object then owns."""
-        server = web.Server(partial(self._answer, network), access_log=None)
+    async def open(
+        self, network: str, listener: socket.socket, may_ask: Callable[..., Awaitable[bool]]
+    ) -> None:
+        """Serve a network at a bound socket, which this object then owns.
+
+        ``may_ask(address=…, port=…)`` is whether a VM lets out what comes from there.
+        """
+        server = web.Server(partial(self._answer, network, may_ask), access_log=None)
         loop = asyncio.get_running_loop()
         self._servers[network] = await loop.create_server(server, sock=listener, backlog=_BACKLOG), server
 
@@ -66,7 +72,9 @@ class Metadata:
         if self._session is not None:
             await self._session.close()
 
-    async def _answer(self, network: str, request: web.BaseRequest) -> web.StreamResponse:
+    async def _answer(
+        self, network: str, may_ask: Callable[..., Awaitable[bool]], request: web.BaseRequest
+    ) -> web.StreamResponse:
         try:
             peer = request.transport.get_extra_info("peername") if request.transport else None
             found = find_vm(self._subscription, network, peer[0]) if peer else None
@@ -76,6 +84,10 @@ class Metadata:
                 return await self._pass_on(request)
             if request.path.lower().startswith(PREFIX):
                 return await take_metrics(request, self._subscription, self._shared.tokens)
+            if peer and not await may_ask(address=peer[0], port=peer[1]):
+                if request.transport is not None:
+                    request.transport.abort()
+                return _error(403, "Forbidden. The VM's own rules do not let this out")
             return await self._of_node(request, found)
         except aiohttp.ClientError as error:
             return _error(502, f"Bad gateway. {error}")

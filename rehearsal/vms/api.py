@@ -7,7 +7,7 @@ the endpoint pass a recording double.
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
@@ -109,8 +109,13 @@ class Machines(Protocol):
 class MetadataService(Protocol):
     """Service at 169.254.169.254 of each network."""
 
-    async def open(self, network: str, listener: socket.socket) -> None:
-        """Serve a network at a bound socket, which the service then owns."""
+    async def open(
+        self, network: str, listener: socket.socket, may_ask: Callable[..., Awaitable[bool]]
+    ) -> None:
+        """Serve a network at a bound socket, which the service then owns.
+
+        ``may_ask(address=…, port=…)`` is whether a VM lets out what comes from there.
+        """
 
     async def close(self, network: str) -> None:
         """End the service of a network."""

@@ -40,7 +40,9 @@ _RECIPES_OWN = "power_state"
 _SHARED_KINDS = ("nfs", "nfs4")
 _SWITCHES = ("ssh_deletekeys", "package_update", "package_upgrade")
 """Nothing to do here: a node's image has no host keys to delete, and no packages to bring up to date."""
-_MODULES = (*_SWITCHES, "packages", "ssh_keys", "write_files", "mounts", "runcmd")
+_MODULES = (*_SWITCHES, "packages", "ssh_keys", "users", "write_files", "mounts", "runcmd")
+_USER_KEYS = {"name", "system", "no_create_home", "shell"}
+_USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
 _FILE_KEYS = {"path", "content", "owner", "permissions", "encoding", "append", "defer"}
 
 
@@ -72,6 +74,8 @@ class CloudConfig:
     mounts: tuple[Mount, ...] = ()
     packages: tuple[str, ...] = ()
     """Named in the node's log only."""
+    system_users: tuple[str, ...] = ()
+    """Accounts besides the admin user's, whose id they share: no other exists on a rehearsed node."""
 
     @property
     def has_host_key(self) -> bool:
@@ -125,6 +129,7 @@ def parse(user_data: str, admin_user: str) -> CloudConfig:
         _runcmd(_listed("runcmd", document.get("runcmd"))),
         _mounts(_listed("mounts", document.get("mounts"))),
         _packages(_listed("packages", document.get("packages"), "must be a list of names")),
+        _system_users(_listed("users", document.get("users"))),
     )
 
 
@@ -222,6 +227,25 @@ def _runcmd(commands: list[Any]) -> str:
 def _packages(names: list[Any]) -> tuple[str, ...]:
     if not all(isinstance(one, str) for one in names):
         raise _wrong("packages", names, "must be a list of names")
+    return tuple(names)
+
+
+def _system_users(entries: list[Any]) -> tuple[str, ...]:
+    names = []
+    for number, entry in enumerate(entries):
+        if entry == "default":  # the one that Azure makes, whom the node has in any case
+            continue
+        if not isinstance(entry, dict):
+            raise _wrong(f"users[{number}]", entry, "must be default or a mapping")
+        for key in entry:
+            if key not in _USER_KEYS:
+                problem = "a rehearsed node has system users without keys or rights only"
+                raise InputError(
+                    f"users[{number}].{key}", None, problem, f"use {', '.join(sorted(_USER_KEYS))}"
+                )
+        if entry.get("system") is not True or not _USER_NAME.fullmatch(str(entry.get("name"))):
+            raise _wrong(f"users[{number}]", entry, "must have a name, and system: true")
+        names.append(str(entry["name"]))
     return tuple(names)
 
 

@@ -13,7 +13,7 @@ import shlex
 import shutil
 import stat
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from launch.errors import InputError, RankliftError, ReplaceNodeError
@@ -175,7 +175,7 @@ def make_disk(disk: Path, image: Path, machine: Machine, config: CloudConfig) ->
     (disk / "home").chmod(0o755)
     for name in ("tmp", "vartmp"):
         (disk / name).chmod(0o1777)
-    _write_accounts(disk / "etc", user)
+    _write_accounts(disk / "etc", user, config.system_users)
     (disk / "etc" / "hostname").write_text(f"{machine.name}\n")
     pairs = {"HostName": machine.host, "PhysicalHostName": machine.host, "VirtualMachineName": machine.name}
     (disk / "hyperv/.kvp_pool_3").write_bytes(kvp_records(pairs))
@@ -206,11 +206,14 @@ def kvp_records(pairs: Mapping[str, str]) -> bytes:
     )
 
 
-def _write_accounts(etc: Path, user: str) -> None:
+def _write_accounts(etc: Path, user: str, system_users: Sequence[str]) -> None:
     (etc / "passwd").write_text(
         "root:x:0:0:root:/root:/bin/sh\n"
         f"{user}:x:{INNER_ID}:{INNER_ID}::/home/{user}:{_SHELL}\n"
-        "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+        + "".join(
+            f"{name}:x:{INNER_ID}:{INNER_ID}::/nonexistent:/usr/sbin/nologin\n" for name in system_users
+        )
+        + "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
     )
     # No group "tty": sshd would give a terminal to it, which needs an id that does not exist inside.
     (etc / "group").write_text(f"root:x:0:\n{user}:x:{INNER_ID}:\nnogroup:x:65534:\n")

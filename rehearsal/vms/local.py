@@ -14,6 +14,7 @@ import json
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,7 @@ class LocalMachines:
             if self._metadata is not None:
                 listener = await self.open_port(network, METADATA_IP, 80)
                 assert listener is not None  # noqa: S101 - the network was just made
-                await self._metadata.open(network, listener)
+                await self._metadata.open(network, listener, partial(client.request, "may_ask"))
 
     async def open_port(self, network: str, address: str, port: int) -> socket.socket | None:
         """Return a socket bound to an address of the network's own; None when there is no such network."""

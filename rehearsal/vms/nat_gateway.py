@@ -2,18 +2,24 @@
 
 A ``slirp4netns`` process beside the daemon opens them as this user, without root. The network's process
 decides by nftables whose traffic reaches it: that of subnets with outbound access. The loopback interface of
-this machine stays closed.
+this machine stays closed, and so do link-local addresses and Azure's own: this machine may be a VM of Azure's
+itself, whose identity is not the nodes' to use.
+
+The process sees no files but ``/etc`` and ``/run``, and may not make dangerous system calls: it parses what
+nodes send. Where it cannot lock itself in, nodes get no way out.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from launch.errors import GiveUpError
 
@@ -22,6 +28,8 @@ __all__ = ["DNS_IP", "filter_text", "own_addresses", "set_filter", "start_nat_ga
 DNS_IP = "168.63.129.16"
 """Azure's DNS in every virtual network (learn.microsoft.com, "What is IP address 168.63.129.16")."""
 
+_HOST_ONLY = ("169.254.0.0/16", DNS_IP)
+"""Where a VM's own platform answers it alone: metadata and tokens of its identity, its agent's settings."""
 _NOWHERE = ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16")
 """What Azure drops outside of a virtual network (learn.microsoft.com, "Virtual network traffic routing",
 default routes)."""
@@ -30,6 +38,7 @@ _LINK = "tap0"
 # (learn.microsoft.com, "Azure Virtual Network FAQ").
 _PREFIX, _DNS = "169.254.100.0/24", "169.254.100.3"
 _START_LIMIT = 30.0
+_NS_GET_PARENT = 0xB702  # ioctl_ns(2)
 _NFT = "/usr/sbin/nft"  # where PATH of ordinary users does not lead
 
 
@@ -37,15 +46,16 @@ def own_addresses() -> list[str]:
     """Return this machine's addresses beside loopback's: servers there stand for the world's."""
     argv = ["ip", "-json", "-4", "address", "show", "scope", "global", "up"]
     links = json.loads(subprocess.run(argv, check=True, capture_output=True).stdout)
-    return sorted({str(one["local"]) for link in links for one in link.get("addr_info", ())})
+    # An address of another scope is an empty object.
+    return sorted({str(one["local"]) for link in links for one in link.get("addr_info", ()) if one})
 
 
 def filter_text(subnets: Sequence[str], own: Sequence[str]) -> str:
     """Return the nftables rules by which these subnets reach the world, and all nodes Azure's DNS.
 
     Of private addresses the world has ``own`` alone: a node reaches neither another virtual network nor the
-    network that this machine is in. What is not passed on is dropped without an answer, so that connections
-    time out as on Azure.
+    network that this machine is in. Link-local addresses and Azure's own lead nowhere, even if ``own`` has
+    some. What is not passed on is dropped without an answer, so that connections time out as on Azure.
     """
     sources = f'oifname "{_LINK}" ip saddr {{ {", ".join(subnets)} }}'
     allowed = f"\t\t{sources} ip daddr {{ {', '.join(own)} }} accept\n" if subnets and own else ""
@@ -57,7 +67,8 @@ delete table ip outbound
 table ip outbound {{
 \tchain forward {{
 \t\ttype filter hook forward priority filter;
-\t\toifname "{_LINK}" ip daddr {_DNS} accept
+\t\toifname "{_LINK}" ip daddr {_DNS} meta l4proto {{ tcp, udp }} th dport 53 accept
+\t\toifname "{_LINK}" ip daddr {{ {", ".join(_HOST_ONLY)} }} drop
 {allowed}\t\toifname "{_LINK}" drop
 \t}}
 \tchain prerouting {{
@@ -84,21 +95,25 @@ async def start_nat_gateway(pid: int, until: int, log: Path) -> asyncio.subproce
     """Start the passing on for the network of process ``pid``; return when nodes can be answered.
 
     It ends with this process's main thread, and when the other end of the pipe ``until`` is closed. Raises
-    :class:`~launch.errors.GiveUpError` with its last log line.
+    :class:`~launch.errors.GiveUpError` with what it logged, as when its sandbox cannot be made.
     """
     ready, theirs = os.pipe()
     with contextlib.ExitStack() as stack:
         reading = stack.enter_context(open(ready, "rb", buffering=0))  # noqa: PTH123 - a descriptor
-        with open(theirs, "wb", buffering=0) as writing, log.open("ab") as out:  # noqa: PTH123
+        with open(theirs, "wb", buffering=0) as writing, log.open("ab") as out, _around(pid) as outer:  # noqa: PTH123
+            began = out.tell()
             process = await asyncio.create_subprocess_exec(
+                # As an ordinary user, slirp4netns makes its sandbox only where it is root.
+                *("nsenter", f"--user=/proc/self/fd/{outer.fileno()}", "--preserve-credentials", "--"),
                 *("setpriv", "--pdeathsig", "KILL", "--", "slirp4netns"),
-                *("--configure", "--disable-host-loopback", "--mtu=65520", f"--cidr={_PREFIX}"),
+                *("--configure", "--disable-host-loopback", "--enable-sandbox", "--enable-seccomp"),
+                *("--mtu=65520", f"--cidr={_PREFIX}"),
                 *(f"--exit-fd={until}", f"--ready-fd={writing.fileno()}"),
                 *(f"--userns-path=/proc/{pid}/ns/user", "--netns-type=path", f"/proc/{pid}/ns/net", _LINK),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
-                pass_fds=[until, writing.fileno()],
+                pass_fds=[until, writing.fileno(), outer.fileno()],
                 start_new_session=True,
                 cwd="/",
             )
@@ -111,6 +126,13 @@ async def start_nat_gateway(pid: int, until: int, log: Path) -> asyncio.subproce
             raise
     if not up:
         await process.wait()
-        lines = log.read_text(errors="replace").splitlines() or ["its log is empty"]
-        raise GiveUpError(f"the NAT gateway did not start: {lines[-1]}")
+        lines = log.read_bytes()[began:].decode(errors="replace").splitlines()
+        reason = "; ".join(line for line in lines if not line.startswith("WARNING")) or "its log is empty"
+        raise GiveUpError(f"the NAT gateway did not start: {reason}")
     return process
+
+
+def _around(pid: int) -> BinaryIO:
+    """Return the user namespace in which that of process ``pid`` is, open."""
+    with open(f"/proc/{pid}/ns/user", "rb", buffering=0) as inner:  # noqa: PTH123 - without a buffer
+        return open(fcntl.ioctl(inner, _NS_GET_PARENT), "rb", buffering=0)  # noqa: PTH123 - a descriptor

@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from rehearsal.callers import may_ask
 from rehearsal.hardware.memory import MEMINFO, MemoryFiles
 from rehearsal.hardware.preload import set_clock
 from rehearsal.vms.boot import NodeSpec, mac, power_on
@@ -135,6 +136,12 @@ class NetnsProcess:
     async def op_outbound(self, subnets: list[str], own: list[str]) -> None:
         """Let these subnets reach the world outside, and no others."""
         set_filter(subnets, own)
+
+    async def op_may_ask(self, address: str, port: int) -> bool:
+        """Return whether a node lets its process with this port ask the metadata service."""
+        for spec in (self._specs[name] for name in self._pids if self._specs[name].private_ip == address):
+            return may_ask(self._pids[spec.name], spec.admin_user, address, port)
+        return False
 
     async def op_listen(self, address: str, port: int) -> socket.socket:
         """Return a socket bound to an address that the network takes for its own, for the daemon to serve."""

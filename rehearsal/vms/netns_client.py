@@ -23,10 +23,14 @@ _START_LIMIT = 60.0
 _END_LIMIT = 30.0
 
 UNSHARE = tuple(
+    "unshare --user --map-root-user --keep-caps "
     f"unshare --user --map-user={INNER_ID} --map-group={INNER_ID} --keep-caps --net --mount --uts --pid "
     "--ipc --fork --kill-child --mount-proc".split()
 )
-"""Command that makes a network's namespaces, as root and as an ordinary user alike."""
+"""Command that makes a network's namespaces, as root and as an ordinary user alike.
+
+The user namespace around the network's has a root, as whom an ordinary user's NAT gateway can lock itself in.
+"""
 
 
 class NetnsClient:

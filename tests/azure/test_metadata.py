@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.azure.as_agent import as_agent
 from tests.e2e.workplace import Workplace
 
 pytestmark = [pytest.mark.azure, pytest.mark.timeout(1800)]
@@ -51,7 +52,7 @@ class Inside:
         coded = base64.b64encode(program.encode()).decode()
         line = f"python3 -c \"import base64; exec(base64.b64decode('{coded}'))\""
         words = ("--nodes", str(node), "--stack", self.stack, "--json")
-        (result,) = self.workplace.fab("exec", line, *words).json().values()
+        (result,) = self.workplace.fab("exec", as_agent(line), *words).json().values()
         status, text = json.loads(result["stdout"])
         try:
             return status, json.loads(text)
@@ -96,6 +97,20 @@ def test_each_node_hears_of_itself(cluster: Inside, other: Inside) -> None:
     assert (status, its["compute"]["vmScaleSetName"]) == (200, f"ranklift-{OTHER}")
 
 
+def test_a_process_of_the_nodes_user_is_not_answered_and_gets_no_token_that_could_delete_a_node(
+    cluster: Inside,
+) -> None:
+    ask = "curl -sS --max-time 10 -H Metadata:true --noproxy '*'"
+    for line in (
+        f"{ask} '{SERVICE}{TOKEN}{ARM}'",
+        f"{ask} '{SERVICE}{INSTANCE}'",
+        f"{ask} -f --unix-socket /run/ranklift/metadata 'http://node{TOKEN}{ARM}'",
+    ):
+        ran = cluster.workplace.fab("exec", line, "--nodes", "0", "--stack", STACK, "--json", status=None)
+        (result,) = ran.json().values()
+        assert (result["exit_status"] != 0, "access_token" in result["stdout"]) == (True, False), line
+
+
 def test_curl_is_answered_as_on_azure(cluster: Inside) -> None:
     line = (
         "command -v curl >/dev/null || exit 77; "
@@ -103,7 +118,9 @@ def test_curl_is_answered_as_on_azure(cluster: Inside) -> None:
         "?api-version=2021-02-01&format=text'; echo; "
         f"curl -s -o /dev/null -w '%{{http_code}}\\n' '{SERVICE}{INSTANCE}'"
     )
-    ran = cluster.workplace.fab("exec", line, "--nodes", "0", "--stack", STACK, "--json", status=None)
+    ran = cluster.workplace.fab(
+        "exec", as_agent(line), "--nodes", "0", "--stack", STACK, "--json", status=None
+    )
     (result,) = ran.json().values()
     if result["exit_status"] == 77:
         pytest.skip("no curl on this machine")

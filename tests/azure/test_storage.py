@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import uuid
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 from infra.arm.clients import blob_service
 from rehearsal import azurite
 from rehearsal.arm.core.subscription import OPERATOR
+from tests.azure.as_agent import as_agent
 from tests.e2e.workplace import Workplace
 
 pytestmark = [
@@ -59,7 +61,7 @@ def node(cluster: Workplace, method: str, path: str, body: str = "", *, script: 
     """What a node prints of a request by its identity; ``script`` for the system's Python's own."""
     variables = {"METHOD": method, "URL": f"{outputs(cluster)['blobEndpoint']}{path}", "BODY": body}
     words = ["env", *(f"{name}={value}" for name, value in variables.items())]
-    words += ["sh", "-c", script] if script else ["python3", "-c", ON_NODE]
+    words += ["sh", "-c", as_agent(script or f"python3 -c {shlex.quote(ON_NODE)}")]
     (result,) = cluster.fab("exec", "--json", "--", *words).json().values()
     return str(result["stdout"])
 

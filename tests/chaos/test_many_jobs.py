@@ -29,9 +29,9 @@ MORE_KILOBYTES = 1024
 KEPT = (
     "/.ranklift/jobs/",
     "/.ranklift/slots/",
-    "/.ranklift/watch.log",
-    "/.ranklift/active",
-    "/.ranklift/leads",
+    "/.ranklift/agent/watch.log",
+    "/.ranklift/agent/active",
+    "/.ranklift/agent/leads",
 )
 """Records of jobs, and the name of the last one in each slot."""
 LIST_S, TRIES = 1.0, 10

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -132,7 +132,9 @@ class Echo:
     def __init__(self) -> None:
         self.server: asyncio.Server | None = None
 
-    async def open(self, network: str, listener: socket.socket) -> None:
+    async def open(
+        self, network: str, listener: socket.socket, may_ask: Callable[..., Awaitable[bool]]
+    ) -> None:
         self.server = await asyncio.start_server(self._tell, sock=listener)
 
     async def close(self, network: str) -> None:

@@ -2,6 +2,8 @@
 
 The agent outlives the code that comes with pushes, so this reads what that leaves on the disk and in locks:
 ``slots/`` of :mod:`launch.remote.node.slots`, ``queue.json`` of :mod:`launch.remote.head.queue`, ``jobs/``.
+These belong to the nodes' user, whose jobs may put anything there: a link is not followed, and a pipe or an
+endless file does not hold the agent up.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import stat
 import time
 
 TYPE_CHECKING = False
@@ -19,17 +22,19 @@ __all__ = ["Activity", "end_jobs", "is_alive", "keep_room", "overwrite", "replac
 
 _ROOM = 4096
 _ROOM_NAME = ".reserve"
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_MOST_BYTES = 16 << 20
 
 
 class Activity:
-    """Jobs of a ``~/.ranklift``; the time of the last is kept here and, for other processes, in its file
-    ``active``.
+    """Jobs of a ``~/.ranklift``; the time of the last is kept here and, for other processes, in the agent's
+    file ``agent/active``.
 
     A time that cannot be written removes the file, and without any known time the present counts.
     """
 
     def __init__(self, folder: str) -> None:
-        self._folder = folder
+        self._folder, self._active = folder, f"{folder}/agent/active"
         self._stamp: int | None = None
         self._last: float | None = None
         self.is_busy = False
@@ -51,18 +56,15 @@ class Activity:
 
     def _note(self, now: float) -> float:
         self._last = now
-        overwrite(f"{self._folder}/active", now)
+        overwrite(self._active, now)
         return 0.0
 
     def _written(self, now: float) -> float | None:
-        path = f"{self._folder}/active"
         try:
-            with open(path, encoding="ascii") as file:
+            with open(self._active, encoding="ascii") as file:
                 since = float(file.read())
         except (OSError, ValueError):
             return None
-        if not os.access(path, os.W_OK):
-            return None  # what came later could not be written
         return since if since <= now else 0.0  # it is from before this boot
 
     def _changed(self) -> int:
@@ -74,9 +76,9 @@ class Activity:
 
     def _queue(self) -> list[QueueEntry]:
         try:
-            with open(f"{self._folder}/queue.json", encoding="utf-8") as file:
-                return [entry for entry in json.load(file) if is_alive(entry["process"])]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            listed = json.loads(_read(f"{self._folder}/queue.json"))
+            return [entry for entry in listed if is_alive(entry["process"])]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return []
 
     def _slots_are_held(self) -> bool:
@@ -84,14 +86,14 @@ class Activity:
         A command that removes this node (:func:`launch.remote.base.names.is_removal`) is not a job."""
         folder = f"{self._folder}/slots"
         try:
-            guard = os.open(f"{folder}/guard", os.O_RDWR | os.O_CLOEXEC)
+            guard = os.open(f"{folder}/guard", _READ)
         except OSError:
             return False  # no job was ever here
         try:
             fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for name in os.listdir(folder):
                 if name.isdigit():
-                    fd = os.open(f"{folder}/{name}", os.O_RDWR | os.O_CLOEXEC)
+                    fd = os.open(f"{folder}/{name}", _READ)
                     try:
                         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     except BlockingIOError:
@@ -104,6 +106,16 @@ class Activity:
         finally:
             os.close(guard)
         return False
+
+
+def _read(path: str) -> bytes:
+    fd = os.open(path, _READ)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(f"{path} is not a file")
+        return os.read(fd, _MOST_BYTES)
+    finally:
+        os.close(fd)
 
 
 def is_alive(process: Process) -> bool:

@@ -1,8 +1,8 @@
 """The end of a whole cluster: when its time is over, or when no job ran on it for long enough.
 
 Every node's agent, where the scale set's tags limit either, runs this now and then as ``watch.py lead
-'{"compute": {...}, "spans": {...}, "idle_s": 0, "memory": {...}, "imds": "http://..."}'``: it checks once and
-answers in JSON. A process of its own, for Python's TLS takes more memory than the agent may have.
+'{"compute": {...}, "spans": {...}, "idle_s": 0, "memory": {...}, "imds": "...", "home": "..."}'``: it checks
+once and answers in JSON. A process of its own, for Python's TLS takes more memory than the agent may have.
 
 The lowest node of the scale set leads whose agent runs and whose last check succeeded, as its file ``leads``
 says; the next one steps in where Azure refuses a node or cannot be reached from it. Others check the more
@@ -220,7 +220,14 @@ def _words(data: bytes) -> str:
 
 
 class Nodes:
-    """The agents of other nodes, queried over ssh with the cluster's own key, many at once."""
+    """The agents of other nodes, queried over ssh with the cluster's own key, many at once: as the nodes'
+    user, whose folder is ``home``."""
+
+    def __init__(self, home: str) -> None:
+        import pwd
+
+        user = pwd.getpwuid(os.stat(home).st_uid).pw_name
+        self._as_user = ("-F", f"{home}/.ssh/config", "-i", f"{home}/.ssh/id_ed25519", "-l", user)
 
     def idle(self, names: list[str]) -> dict[str, float | None]:
         """Return by node the seconds since it had a job; None where its agent does not answer."""
@@ -237,7 +244,7 @@ class Nodes:
 
     def _ask(self, names: list[str], *arguments: str) -> dict[str, bytes]:
         line = " ".join(map(shlex.quote, ["python3", "-I", "-S", WATCH, *arguments]))
-        options = (*SSH_OPTIONS, "-T")
+        options = (*self._as_user, *SSH_OPTIONS, "-T")
         answers = {}
         for start in range(0, len(names), _AT_ONCE):
             running = {
@@ -347,5 +354,6 @@ def _lead(
 
 def main(arguments: list[str]) -> int:
     """Run one check, as the one argument asks for in JSON."""
-    sys.stdout.write(json.dumps(look(json.loads(arguments[0]), Nodes())))
+    request = json.loads(arguments[0])
+    sys.stdout.write(json.dumps(look(request, Nodes(request["home"]))))
     return 0

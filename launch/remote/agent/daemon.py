@@ -1,12 +1,16 @@
 """Azure's plans for this node, watched on every node from its first boot on.
 
-One process of the nodes' user (``ranklift-watch.service``). The code of jobs comes with each push; this comes
-with cloud-init and stays as it is, with the few modules it needs in ``/usr/local/lib/ranklift``.
+One process of a system user (``ranklift-watch.service``), who alone reaches the metadata service and its
+tokens: jobs run as the nodes' user. It reads that user's files, and may not write them. The code of jobs
+comes with each push; this comes with cloud-init and stays as it is, with the few modules it needs in
+``/usr/local/lib/ranklift``.
 
-An event of the metadata service that takes the node becomes ``~/.ranklift/notice.json``, which runners look
-for, until the event is over or called off; it is approved once no job needs the node. Where the scale set's
-tags limit the cluster's life or idleness, ``watch.py lead`` runs now and then; ``~/.ranklift/leads`` holds
-whether this node can lead. ``~/.ranklift/watch.log`` has what was done and what could not be.
+Its own files are in ``/run/ranklift``, which ``~/.ranklift/agent`` of the nodes' user leads to. An event of
+the metadata service that takes the node becomes ``notice.json`` there, which runners look for, until the
+event is over or called off; it is approved once no job needs the node. Where the scale set's tags limit the
+cluster's life or idleness, ``watch.py lead`` runs now and then; ``leads`` holds whether this node can lead.
+``watch.log`` has what was done and what could not be. :mod:`launch.remote.agent.metadata_door` answers the
+nodes' user.
 
 No answer ends this, and none is obeyed that is not understood. Facts and their sources: docs/evictions.md.
 """
@@ -21,6 +25,7 @@ import time
 from launch.remote.agent.activity import Activity, end_jobs, keep_room, overwrite, replace, sweep
 from launch.remote.agent.entry import WATCH
 from launch.remote.agent.imds import OK, ask, events, moment, settings
+from launch.remote.agent.metadata_door import Door
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -155,10 +160,10 @@ class Watch:
     def __init__(
         self, home: str, imds: str = "http://169.254.169.254", lead: tuple[str, ...] | None = None
     ) -> None:
-        folder = f"{home}/.ranklift"
+        folder = f"{home}/.ranklift/agent"
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        self.log, self._activity = Log(folder), Activity(folder)
-        self._imds, self._lead = imds, lead or (sys.executable, "-I", "-S", WATCH, "lead")
+        self.log, self._activity = Log(folder), Activity(f"{home}/.ranklift")
+        self._home, self._imds, self._lead = home, imds, lead or (sys.executable, "-I", "-S", WATCH, "lead")
         self._path, self._leads = f"{folder}/notice.json", f"{folder}/leads"
         sweep(folder, "notice.json", "notice.json.reserve", "active", "leads")
         self._standing: dict[str, Any] | None = {} if os.path.exists(self._path) else None
@@ -178,15 +183,17 @@ class Watch:
         self._said = b""
 
     def run(self) -> None:
-        """Watch until the node ends."""
+        """Watch until the node ends, or the door's process does: systemd starts both again."""
         self.log.write(f"watches {os.uname().nodename}")
-        while True:
+        door = Door(f"{self._home}/.ranklift/agent/metadata", self._imds, os.stat(self._home).st_uid).start()
+        while not os.waitpid(door, os.WNOHANG)[0]:
             wait = self.turn()
             while wait > POLL_S:  # jobs and the cluster's end do not wait for the metadata service
                 time.sleep(POLL_S)
                 wait -= POLL_S
                 self.tend()
             time.sleep(wait)
+        self.log.write("the process ended that answers the nodes' user")
 
     def tend(self) -> None:
         """Do what needs no answer of the metadata service."""
@@ -298,7 +305,7 @@ class Watch:
             self._hear_lead(now)
         elif self._look_at is not None and now >= self._look_at:
             request = {"compute": self._compute, "spans": self._spans, "idle_s": idle, "imds": self._imds}
-            argv = [*self._lead, json.dumps(dict(request, memory=self._memory))]
+            argv = [*self._lead, json.dumps(dict(request, memory=self._memory, home=self._home))]
             self._pipe, writing = os.pipe()
             self._child = os.fork()
             if not self._child:
@@ -351,15 +358,15 @@ class Watch:
 def leads(folder: str) -> bool:
     """Return whether the agent of this ``~/.ranklift`` leads by its last report, since this boot."""
     try:
-        with open(f"{folder}/leads", encoding="ascii") as file:
+        with open(f"{folder}/agent/leads", encoding="ascii") as file:
             return 0 <= float(file.read()) - time.monotonic() <= FRESH_S + 1  # it is written rounded
     except (OSError, ValueError):
         return False
 
 
 def main(arguments: list[str]) -> int:
-    """Run ``watch.py``; or ``watch.py idle``, ``watch.py end SECONDS REASON`` or ``watch.py lead QUESTION``,
-    which answer in JSON."""
+    """Run ``watch.py watch HOME``; or ``watch.py idle``, ``watch.py end SECONDS REASON`` or ``watch.py lead
+    QUESTION``, which answer in JSON."""
     if arguments[:1] == ["lead"]:
         from launch.remote.agent import autostop  # imports Python's TLS, which the watch must not keep
 
@@ -372,5 +379,5 @@ def main(arguments: list[str]) -> int:
         ended = end_jobs(folder, float(arguments[1]), arguments[2])
         sys.stdout.write(json.dumps({"ended": ended}))
     else:
-        Watch(home).run()
+        Watch(arguments[1]).run()
     return 0

@@ -1,4 +1,4 @@
-"""Tokens of the nodes' identity, from the VM's metadata service."""
+"""Tokens of the nodes' identity, from the node's agent, which alone may request them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from launch.remote.agent import imds
 
 __all__ = ["SERVICE", "identity_token"]
 
-SERVICE = "http://169.254.169.254"
+SERVICE = "unix:/run/ranklift/metadata"
+"""Where the agent answers the nodes' user: :mod:`launch.remote.agent.metadata_door`."""
 _INSTANCE = "/metadata/instance?api-version=2021-02-01"
 _TOKEN = "/metadata/identity/oauth2/token?api-version=2018-02-01&resource={}&client_id={}"  # noqa: S105
 _LIMIT_S = 10.0
@@ -19,7 +20,7 @@ _LIMIT_S = 10.0
 def identity_token(resource: str, service: str = SERVICE) -> tuple[str, float] | None:
     """Return a token for the resource and the Unix time of its end; None on nodes without identity.
 
-    Raise OSError when the metadata service does not answer.
+    Raise OSError when the agent or the metadata service does not answer.
     """
     instance = _ask(service, _INSTANCE)
     client = imds.identity((instance.get("compute") or {}).get("tagsList"))

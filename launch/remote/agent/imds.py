@@ -153,17 +153,18 @@ def parse(data: bytes) -> Answer | None:
 
 
 def ask(method: str, base: str, path: str, body: bytes, limit: float) -> Answer:
-    """Return the answer to one question over plain HTTP, past any proxy. Raise OSError without an answer
-    within ``limit`` seconds, and as :func:`parse`."""
-    address = base.partition("://")[2]
+    """Return the answer to one question over plain HTTP, past any proxy; ``base`` is ``http://HOST[:PORT]``
+    or ``unix:PATH``. Raise OSError without an answer within ``limit`` seconds, and as :func:`parse`."""
+    path_of_socket = base[len("unix:") :] if base.startswith("unix:") else ""
+    address = "localhost" if path_of_socket else base.partition("://")[2]
     host, _, port = address.partition(":")
     head = f"{method} {path} HTTP/1.1\r\nHost: {address}\r\nMetadata: true\r\nConnection: close\r\n"
     if body:
         head += "Content-Type: application/json\r\n"
-    link = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+    link = _socket.socket(_socket.AF_UNIX if path_of_socket else _socket.AF_INET, _socket.SOCK_STREAM)
     try:
         link.settimeout(limit)
-        link.connect((host, int(port or 80)))
+        link.connect(path_of_socket or (host, int(port or 80)))
         link.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         data, until = b"", time.monotonic() + limit
         while True:

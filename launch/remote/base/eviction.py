@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Eviction", "format_evictions", "notice", "stamp", "words"]
 
-_PATH = "~/.ranklift/notice.json"
+_PATH = "~/.ranklift/agent/notice.json"
 _SOON_S = 12 * 3600
 
 

@@ -25,7 +25,7 @@ from launch.remote.data.stage_request import StageSource
 __all__ = ["Blobs"]
 
 _VERSION = "2021-12-02"
-_AUDIENCE = "https://storage.azure.com/"
+AUDIENCE = "https://storage.azure.com/"
 _PAGE = 5000
 _MOST_FILES = 5_000_000
 """Files of a folder: their names and ETags take 2.5 GB of memory on the head."""
@@ -172,7 +172,7 @@ class Blobs:
         with _identity_lock:
             if fresh or not _identity or _identity[0][1] - _SPARE_S < time.time():
                 try:
-                    found = self._token(_AUDIENCE)
+                    found = self._token(AUDIENCE)
                 except OSError as error:
                     raise FetchError(faults.BROKEN, str(error)) from None
                 if found is None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["identity_secret"]
 
+AUDIENCE = "https://containerregistry.azure.net/"
+"""Of the registries alone: a token for the Resource Manager, which they take as well, could delete nodes."""
 _DOMAINS = (".azurecr.io", ".azurecr.us", ".azurecr.cn")
 """Where Azure's registries are, by cloud."""
 _ANSWER_BYTES = 1 << 20
@@ -34,7 +36,7 @@ def identity_secret(registry: str, service: str = SERVICE, scheme: str = "https"
     if not registry.partition(":")[0].endswith(_DOMAINS):
         return None
     try:
-        found = identity_token("https://management.azure.com/", service)
+        found = identity_token(AUDIENCE, service)
     except OSError as error:
         raise ImageError(str(error)) from None
     if found is None:

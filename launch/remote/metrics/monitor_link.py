@@ -28,7 +28,7 @@ __all__ = ["STREAM", "MonitorLink", "Refused", "Unreachable", "is_azure_monitor"
 AUDIENCE = "https://monitor.azure.com/"
 STREAM = "/streams/Microsoft-PrometheusMetrics/api/v1/write?api-version=2023-04-24"
 """What Azure's addresses of a rule's metrics end in."""
-_REHEARSED = f"{SERVICE}/"
+_REHEARSED = "http://169.254.169.254/ingest/"
 """The metadata service of a rehearsal stands for Azure Monitor: its nodes have no way to any other host."""
 _AZURE = re.compile(r"https://[A-Za-z0-9-]+(\.[a-z0-9-]+)+\.ingest\.monitor\.azure\.com/[!-~]+\Z")
 LIMIT_S = 10.0

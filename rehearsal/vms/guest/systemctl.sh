@@ -1,6 +1,7 @@
 #!/bin/sh
 # What a rehearsed node, which has no systemd, understands of systemctl: units below /etc/systemd/system.
-# A unit runs as the node's one user, whatever its User= is: no other exists there.
+# A unit runs as the node's one user, whatever its User= is: no other exists there. The rehearsal's metadata
+# service goes by that name all the same.
 set -u
 state=/run/rehearsal/units
 mkdir -p "$state"

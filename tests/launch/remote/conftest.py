@@ -24,7 +24,8 @@ def service() -> Iterator[MetadataService]:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    (tmp_path / ".ranklift/slots").mkdir(parents=True)
+    for folder in ("slots", "agent"):
+        (tmp_path / ".ranklift" / folder).mkdir(parents=True)
     for name in ("guard", "0", "1"):
         (tmp_path / ".ranklift/slots" / name).touch()
     return tmp_path

@@ -108,7 +108,7 @@ class MetadataService:
 
 def notice(home: Path) -> dict[str, Any] | None:
     """The one that the watch of a home folder has written."""
-    path = home / ".ranklift/notice.json"
+    path = home / ".ranklift/agent/notice.json"
     if not path.exists():
         return None
     found: dict[str, Any] = json.loads(path.read_text())
@@ -117,5 +117,5 @@ def notice(home: Path) -> dict[str, Any] | None:
 
 def log(home: Path) -> str:
     """What is in watch.log, without times."""
-    path = home / ".ranklift/watch.log"
+    path = home / ".ranklift/agent/watch.log"
     return re.sub(r"^\S+ ", "", path.read_text(), flags=re.M) if path.exists() else ""

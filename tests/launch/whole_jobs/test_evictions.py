@@ -48,7 +48,8 @@ def _nothing_runs_on() -> Iterator[None]:
 
 def notify(nodes: Nodes, node: int, left_s: float = 30.0, **other: Any) -> Path:
     """What a node's watch writes when Azure gives it notice."""
-    path = nodes.folder / nodes.nodes[node].name / ".ranklift/notice.json"
+    path = nodes.folder / nodes.nodes[node].name / ".ranklift/agent/notice.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
     fields = {"id": "A", "type": "Preempt", "node": "x", "not_before": AT, "at_once": True}
     fields.update(deadline=time.monotonic() + left_s, **other)
     path.with_suffix(".new").write_text(json.dumps(fields))
@@ -192,7 +193,8 @@ class TestWhileANoticeStands:
         assert not list(nodes.folder.glob("node*/ran"))
 
     def test_what_is_no_notice_is_none(self, nodes: Nodes) -> None:
-        path = nodes.folder / "node000001/.ranklift/notice.json"
+        path = nodes.folder / "node000001/.ranklift/agent/notice.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
         for text in ("", "{}", "[]", '{"deadline": "x", "not_before": 1, "type": "Preempt", "at_once": 1}'):
             path.write_text(text)
             state, _ = nodes.run(shell("true"))

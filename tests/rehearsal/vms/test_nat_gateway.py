@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from launch.errors import GiveUpError
 from rehearsal.vms.nat_gateway import filter_text
 from tests.rehearsal.node_lab import NETWORK, gateways, in_namespace, lab, outside_address
+from tests.rehearsal.vms import azure_machine
 
 GET = "python3 -c 'import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=3).read().decode())'"
 
@@ -47,6 +52,17 @@ def test_nodes_with_outbound_access_reach_a_server_and_others_do_not(tmp_path: P
             assert (await it.ssh(0, ask))[0] == 1
 
     asyncio.run(story())
+
+
+def test_of_a_machine_on_azure_nodes_reach_neither_metadata_nor_the_host(tmp_path: Path) -> None:
+    operator = ["unshare", "--user", "--map-root-user", "--net", sys.executable, "-m", azure_machine.__name__]
+    done = subprocess.run([*operator, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "192.0.2.7": "answered",
+        **dict.fromkeys(azure_machine.HOST_ONLY, "silent"),
+        "IPv6 addresses of the network": [],
+    }
 
 
 def test_private_addresses_lead_nowhere_but_to_this_machine() -> None:
@@ -93,6 +109,40 @@ def test_every_node_asks_azures_dns_which_this_machine_answers(tmp_path: Path) -
             await it.machines.set_outbound(NETWORK, [])
             assert await it.ssh(0, "cat /etc/resolv.conf") == (0, "nameserver 168.63.129.16\n")
             assert await it.ssh(0, f"python3 -c {shlex.quote(ASK_DNS)}") == (0, here.stdout)
+
+    asyncio.run(story())
+
+
+def test_the_gateway_sees_no_files_of_this_machine_and_may_not_make_every_system_call(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with lab(tmp_path, 0) as it:
+            await it.machines.set_outbound(NETWORK, [])
+            (gateway,) = gateways(os.getpid())
+            mounted = [
+                line.split()[4] for line in Path(f"/proc/{gateway}/mountinfo").read_text().splitlines()
+            ]
+            assert {f"/{place.split('/')[1]}" for place in mounted} == {"/", "/etc", "/run"}
+            status = Path(f"/proc/{gateway}/status").read_text()
+            assert re.findall(r"^(?:Seccomp|NoNewPrivs):\t(\d)$", status, re.M) == ["1", "2"]
+
+    asyncio.run(story())
+
+
+def test_a_gateway_that_cannot_lock_itself_in_is_refused_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bin" / "slirp4netns"
+    program.parent.mkdir()
+    program.write_text(
+        "#!/bin/sh\necho 'cannot unshare new mount namespace'\necho 'do_slirp failed'\nexit 1\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+
+    async def story() -> None:
+        async with lab(tmp_path, 0) as it:
+            with pytest.raises(GiveUpError, match="cannot unshare new mount namespace; do_slirp failed"):
+                await it.machines.set_outbound(NETWORK, ["10.0.0.0/16"])
 
     asyncio.run(story())
 

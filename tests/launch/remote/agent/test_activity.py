@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +31,7 @@ ME = processes.identity(os.getpid())
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / ".ranklift").mkdir()
+    (tmp_path / ".ranklift/agent").mkdir(parents=True)
     return tmp_path / ".ranklift"
 
 
@@ -130,13 +131,13 @@ class TestLooking:
         assert Activity(str(folder)).jobs() == []
 
     def test_a_time_from_before_this_boot(self, folder: Path) -> None:
-        (folder / "active").write_text(f"{time.monotonic() + 1e6}")
+        (folder / "agent/active").write_text(f"{time.monotonic() + 1e6}")
         assert abs(Activity(str(folder)).look() - time.monotonic()) < 1
 
     def test_a_full_disk_takes_a_jobs_end_in_the_place_of_the_last(
         self, folder: Path, full_disk: Callable[[], None]
     ) -> None:
-        (folder / "active").write_text("0.0")
+        (folder / "agent/active").write_text("0.0")
         full_disk()
         for slot in slots.take_slots({"job": "a-1", "slots": [0], "of": 1, "restarts": 0}):
             Activity(str(folder)).look()
@@ -153,19 +154,26 @@ class TestLooking:
         time.sleep(0.05)
         assert 0.05 <= one.look() < 1
         assert Activity(str(folder)).look() == 0.0
-        assert list(folder.iterdir()) == []
+        assert list(folder.glob("agent/*")) == []
 
-    def test_nor_is_a_time_believed_that_cannot_be_replaced(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("name", ["queue.json", "slots/0", "slots/guard"])
+    @pytest.mark.parametrize("trap", ["pipe", "link"])
+    def test_files_that_a_job_put_there_do_not_hold_the_agent_up(
+        self, folder: Path, name: str, trap: str
     ) -> None:
-        (folder / "active").write_text("0.0")
-        monkeypatch.setattr(os, "access", lambda *_: False)  # as on a disk that became read-only
-        assert Activity(str(folder)).look() == 0.0
+        (folder / "slots").mkdir()
+        for usual in ("guard", "0"):
+            (folder / "slots" / usual).touch()
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / "trap")
+        os.mkfifo(folder / name) if trap == "pipe" else (folder / name).symlink_to(folder / "trap")
+        code = f"from launch.remote.agent.activity import Activity; Activity({str(folder)!r}).look()"
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=10)
 
     def test_a_time_that_fails_to_be_replaced_goes(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        (folder / "active").write_text("0.0")
+        (folder / "agent/active").write_text("0.0")
         write_queue(folder)
 
         def opened(path: str, mode: str = "r", **other: Any) -> Any:
@@ -175,7 +183,7 @@ class TestLooking:
 
         monkeypatch.setattr(activity, "open", opened, raising=False)
         assert Activity(str(folder)).look() == 0.0
-        assert not (folder / "active").exists()
+        assert not (folder / "agent/active").exists()
 
 
 class TestEndingJobs:

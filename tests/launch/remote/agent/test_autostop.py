@@ -372,6 +372,13 @@ class TestWhatAzureSays:
 
 def test_as_the_watch_runs_it(azure: Azure, tmp_path: Path) -> None:
     watch = install_agent(tmp_path / "lib")
-    argv = [sys.executable, "-I", "-S", str(watch), "lead", json.dumps(lead_request(azure, ttl=86400.0))]
+    argv = [
+        sys.executable,
+        "-I",
+        "-S",
+        str(watch),
+        "lead",
+        json.dumps({**lead_request(azure, ttl=86400.0), "home": str(tmp_path)}),
+    ]
     done = subprocess.run(argv, capture_output=True, check=True)
     assert json.loads(done.stdout) == {"next_s": 60.0, "say": {"azure": ""}, "memory": {}, "able": True}

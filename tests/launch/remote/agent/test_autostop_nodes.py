@@ -19,16 +19,17 @@ class TestTheOtherNodes:
     @pytest.fixture
     def nodes(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nodes:
         (tmp_path / "ssh").write_text(
-            "#!/bin/sh\nwhile :; do case $1 in -o) shift 2;; -*) shift;; *) break;; esac; done\n"
+            "#!/bin/sh\n"
+            "while :; do case $1 in -[oFil]) shift 2;; -*) shift;; *) break;; esac; done\n"
             f'[ -d "{tmp_path}/$1" ] || exit 255\nexport HOME="{tmp_path}/$1"; shift; exec sh -c "$*"\n'
         )
         (tmp_path / "ssh").chmod(0o755)
         for name in ("a", "b"):
-            (tmp_path / name / ".ranklift").mkdir(parents=True)
-        (tmp_path / "a/.ranklift/active").write_text("0.0")
+            (tmp_path / name / ".ranklift/agent").mkdir(parents=True)
+        (tmp_path / "a/.ranklift/agent/active").write_text("0.0")
         monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
         monkeypatch.setattr(autostop, "WATCH", str(install_agent(tmp_path / "lib")))
-        return Nodes()
+        return Nodes(str(tmp_path))
 
     def test_they_say_since_when_they_are_idle(self, nodes: Nodes) -> None:
         found = nodes.idle(["a", "b", "gone"])
@@ -43,7 +44,7 @@ class TestTheOtherNodes:
         self, nodes: Nodes, tmp_path: Path, ahead: float, does: bool
     ) -> None:
         assert nodes.leading(["a", "b", "gone"]) is False
-        (tmp_path / "b/.ranklift/leads").write_text(f"{time.monotonic() + ahead}")
+        (tmp_path / "b/.ranklift/agent/leads").write_text(f"{time.monotonic() + ahead}")
         assert nodes.leading(["a", "b", "gone"]) is does
 
     def test_they_end_their_jobs_for_a_reason_with_any_characters(self, nodes: Nodes) -> None:

@@ -143,9 +143,9 @@ class TestANotice:
         )
         assert abs(result["not_before"] - time.time() - 30) < 2
         assert abs(result["deadline"] - time.monotonic() - 30) < 2
-        stamp = (home / ".ranklift/notice.json").stat().st_mtime_ns
+        stamp = (home / ".ranklift/agent/notice.json").stat().st_mtime_ns
         one.turn()
-        assert (home / ".ranklift/notice.json").stat().st_mtime_ns == stamp
+        assert (home / ".ranklift/agent/notice.json").stat().st_mtime_ns == stamp
         service.events = [event("nodes_2")]
         one.turn()
         assert notice(home) is None
@@ -167,7 +167,7 @@ class TestANotice:
     def test_one_that_an_earlier_watch_left_goes_when_its_event_has(
         self, service: MetadataService, home: Path
     ) -> None:
-        (home / ".ranklift/notice.json").write_text('{"id": "old"}')
+        (home / ".ranklift/agent/notice.json").write_text('{"id": "old"}')
         Watch(str(home), service.url).turn()
         assert notice(home) is None
 
@@ -221,7 +221,7 @@ class TestANotice:
             assert notice(home) is None
 
     def test_what_a_killed_watch_left_is_removed(self, service: MetadataService, home: Path) -> None:
-        folder = home / ".ranklift"
+        folder = home / ".ranklift/agent"
         for name in (
             "notice.json.4194305",
             "active.4194305",
@@ -232,7 +232,7 @@ class TestANotice:
             (folder / name).touch()
         Watch(str(home), service.url)
         assert sorted(path.name for path in folder.iterdir()) == [
-            "notice.json.1", "notice.json.reserve", "queue.json.9", "slots"
+            "notice.json.1", "notice.json.reserve", "queue.json.9"
         ]  # fmt: skip
 
     def test_a_disk_without_room_is_said(

@@ -126,12 +126,12 @@ class TestSayingThatItLeads:
         self, service: MetadataService, home: Path, able: str
     ) -> None:
         folder = home / ".ranklift"
-        (folder / "leads").write_text(f"{time.monotonic() + 30}")
+        (folder / "agent/leads").write_text(f"{time.monotonic() + 30}")
         self.led(service, home, able)
-        assert not (folder / "leads").exists()
+        assert not (folder / "agent/leads").exists()
 
     def test_one_that_a_watch_before_left_counts_no_more(self, service: MetadataService, home: Path) -> None:
-        (home / ".ranklift/leads").write_text(f"{time.monotonic() + 30}")
+        (home / ".ranklift/agent/leads").write_text(f"{time.monotonic() + 30}")
         Watch(str(home), service.url).turn()
         assert not watch.leads(str(home / ".ranklift"))
 

@@ -69,8 +69,8 @@ class TestTheNoticeOnTheDisk:
     @pytest.fixture
     def path(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setenv("HOME", str(tmp_path))
-        (tmp_path / ".ranklift").mkdir()
-        return tmp_path / ".ranklift/notice.json"
+        (tmp_path / ".ranklift/agent").mkdir(parents=True)
+        return tmp_path / ".ranklift/agent/notice.json"
 
     def test_it_tells_how_much_time_is_left_here(self, path: Path) -> None:
         fields = {"type": "Preempt", "not_before": 1474309787, "at_once": True}
