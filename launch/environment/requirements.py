@@ -26,12 +26,13 @@ __all__ = [
 ]
 
 _LARGEST = 1 << 20
+_DEEPEST = 50
 _COMMENT = re.compile(r"(^|\s)#.*")
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 _OPTION = re.compile(r"(-[A-Za-z]|--[a-z-]+)(?:\s+|=)?(.*)", re.DOTALL)
 _REQUIREMENT = re.compile(
-    r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\s*(?:\[[^\]]*\])?\s*"
-    r"(?:@\s*\S+|\(?\s*(?:(?:===|==|~=|!=|<=|>=|<|>)\s*[^\s,;()<>=!~]+\s*,?\s*)*\)?)\s*(?:;.*)?"
+    r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?+\s*+(?:\[[^\]]*+\])?+\s*+"
+    r"(?:@\s*+\S++|\(?+\s*+(?:(?:===|==|~=|!=|<=|>=|<|>)\s*+[^\s,;()<>=!~]++\s*+,?+\s*+)*+\)?+)\s*+(?:;.*)?"
 )
 _HASHES = re.compile(r"(?:\s+--hash=\w+:[0-9a-fA-F]+)*")
 _URL = re.compile(r"(https?|git\+https?|git\+ssh)://")
@@ -71,6 +72,9 @@ class Source:
 
 @dataclass(slots=True)
 class _Found:
+    included: set[tuple[Path, bool]] = field(default_factory=set)
+    """Files that were read, and whether as constraints: files that include the next one twice would double
+    with each level."""
     requirements: list[str] = field(default_factory=list)
     constraints: list[str] = field(default_factory=list)
     find_links: list[Path] = field(default_factory=list)
@@ -193,7 +197,12 @@ def _option(
         path = _path(source, value)
         if path in above:
             raise _wrong(source, "includes itself", "remove one of the lines")
+        if len(above) == _DEEPEST:
+            raise _wrong(source, f"is included through more than {_DEEPEST} files", "put the files together")
         inner = found.constraints if name == "--constraint" else into
+        if (path, inner is found.constraints) in found.included:
+            return
+        found.included.add((path, inner is found.constraints))
         for line in _lines(path, path, f"{source.where}: {name}", source.scope.at(path.parent)):
             _read(line, found, inner, (*above, path))
     elif name == "--find-links" and not _URL.match(value):
