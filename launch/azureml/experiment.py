@@ -75,7 +75,8 @@ class Experiment(Element):
                 dockerfile = path.parent / DOCKERFILE
                 dockerfile.parent.mkdir()
                 dockerfile.write_text(planned.dockerfile)
-            taken = fab.json("launch", str(path), "--name", self.name, "--detach")
+            allowed = ("--allow-path", planned.job["code"])  # the source directory of the user's own program
+            taken = fab.json("launch", str(path), "--name", self.name, *allowed, "--detach")
         return ScriptRun.submitted(self, taken["job"], planned.stack, taken.get("head"), planned.job)
 
     def get_runs(

@@ -39,8 +39,9 @@ class Content:
     """Whether a private key may be in it, to be compared with those that never leave this machine."""
 
 
-def _read(full: str) -> Content:
-    """Read a file's content. Raise :class:`Changed` when it changes during every reading."""
+def _read(full: str, status: os.stat_result) -> Content:
+    """Read the content of the file that has this status. Raise :class:`Changed` for another file in its
+    place, and when it changes during every reading."""
     for _ in range(_READINGS):
         digest = hashlib.sha256()
         size = 0
@@ -50,7 +51,8 @@ def _read(full: str) -> Content:
         handle = os.open(full, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(handle, "rb", buffering=0) as stream:  # noqa: PTH123  (a handle)
             before = os.fstat(handle)
-            if not stat.S_ISREG(before.st_mode):
+            is_same = (before.st_dev, before.st_ino) == (status.st_dev, status.st_ino)
+            if not is_same or not stat.S_ISREG(before.st_mode):
                 raise Changed
             while data := stream.read(_CHUNK):
                 digest.update(data)
@@ -86,7 +88,7 @@ class Hashes:
         if old is not None and old[:-2] == key:
             self._new[path] = old
             return Content(str(old[-2]), status.st_size, bool(old[-1]))
-        content = _read(full)
+        content = _read(full, status)
         age = time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns)
         if content.size == status.st_size and age > _SETTLED_NS:
             self._new[path] = [*key, content.sha256, int(content.may_hold_key)]

@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import re
 import string
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,13 +103,16 @@ def read_rules(rules: Rules, root: Path, folder: str, names: set[str]) -> Rules:
 
 def _read(text: bytes) -> list[_Rule]:
     lines = text.removeprefix(b"\xef\xbb\xbf").decode("latin-1").split("\n")
-    return [rule for line in lines if (rule := _rule(line)) is not None]
+    last = dict.fromkeys(reversed(lines))  # of equal lines the last decides
+    return [rule for line in reversed(last) if (rule := _rule(line)) is not None]
 
 
 def _rule(line: str) -> _Rule | None:
     if line.startswith("#"):
         return None
-    line = re.sub(r"(?<!\\) +\Z", "", line.removesuffix("\r"))
+    line = line.removesuffix("\r")
+    bare = line.rstrip(" ")
+    line = f"{bare} " if bare.endswith("\\") and bare != line else bare
     negated = line.startswith("!")
     line = line[negated:]
     directories_only = line.endswith("/")
@@ -137,6 +140,9 @@ _CLASSES = {
     "xdigit": string.hexdigits,
 }
 
+_MANY, _INSIDE = "[^/]*", ".*"
+_LONGEST_PATH = 4096
+"""Bytes of a path in Linux, its end included; a longer pattern matches none."""
 _WILDCARD = re.compile(r"[*?\[]")
 _PLAIN = re.compile(r"[^*?\[\\]*")
 _TOKEN = re.compile(
@@ -150,29 +156,68 @@ _TOKEN = re.compile(
 
 
 def _expression(pattern: str) -> str | None:
-    """Return a pattern's regular expression; ``None`` when no path can match it (an open bracket, say)."""
+    """Return a pattern's regular expression; ``None`` when no path can match it (an open bracket, say).
+
+    Matching takes no longer than the product of path and pattern. Parts of a name between two stars, and
+    folders between two ``**/``, are matched where they first occur, in atomic groups: a later place leaves
+    less of the path for the rest, so that going back never helps.
+    """
     plain = _PLAIN.match(pattern)
     assert plain is not None  # noqa: S101 - it matches nothing, too
     # git compares up to the first wildcard literally, then the rest as a pattern: a**/b is a and **/b.
-    parts, position, pattern = [re.escape(plain[0])], 0, pattern[plain.end() :]
+    blocks, position, pattern = [[re.escape(plain[0])]], 0, pattern[plain.end() :]
+    length = plain.end()
     while position < len(pattern):
         token = _TOKEN.match(pattern, position)
         if token is None:
             return None
         position = token.end()
         if token["below"]:
-            parts.append("(?:.*/)?")
-        elif token["inside"]:
-            parts.append(".*")
-        elif token["many"]:
-            parts.append("[^/]*")
-        elif token["one"]:
-            parts.append("[^/]")
-        elif token["set"] is not None:
-            parts.append(_one_of(token["set"], bool(token["not"])))
-        else:
-            parts.append(re.escape(token["escaped"] or token["plain"]))
-    return "".join(parts)
+            if len(blocks) == 1 or blocks[-1]:  # **/**/ is **/
+                blocks.append([])
+            continue
+        part = _part(token)
+        length += part not in (_MANY, _INSIDE)
+        if length > _LONGEST_PATH:
+            return None
+        blocks[-1].append(part)
+    return "".join(
+        _block(parts)
+        if not number
+        else f"(?>(?:.*?/)??{_block(parts)})"
+        if number < len(blocks) - 1
+        else f"(?:.*/)?{_block(parts)}"
+        for number, parts in enumerate(blocks)
+    )
+
+
+def _part(token: re.Match[str]) -> str:
+    if token["inside"]:
+        return _INSIDE
+    if token["many"]:
+        return _MANY
+    if token["one"]:
+        return "[^/]"
+    if token["set"] is not None:
+        return _one_of(token["set"], bool(token["not"]))
+    return re.escape(token["escaped"] or token["plain"])
+
+
+def _block(parts: Sequence[str]) -> str:
+    """Return the expression of what stands between two ``**/``: all but the last star of a name match as
+    little as they can, once and for all."""
+    made: list[str] = []
+    star = None
+    for part in parts:
+        if part == _MANY and star is not None:
+            made[star] = "(?>[^/]*?"
+            made.append(")")
+        if part == _MANY:
+            star = len(made)
+        elif part == "/":
+            star = None
+        made.append(part)
+    return "".join(made)
 
 
 _MEMBER = re.compile(
@@ -196,4 +241,17 @@ def _one_of(text: str, negated: bool) -> str:
     if negated:
         members = set(map(chr, range(256))) - members
     members.discard("/")
-    return f"[{re.escape(''.join(sorted(members)))}]" if members else "(?!)"
+    return f"[{_ranges(sorted(map(ord, members)))}]" if members else "(?!)"
+
+
+def _ranges(codes: Sequence[int]) -> str:
+    """Return the members of a set as ranges: with each of them, many sets would take seconds to compile.
+
+    >>> _ranges([97, 98, 99, 120])
+    'a-cx-x'
+    """
+    starts = [code for code, before in zip(codes, [-2, *codes], strict=False) if code != before + 1]
+    ends = [code for code, after in zip(codes, [*codes[1:], -1], strict=True) if code + 1 != after]
+    return "".join(
+        f"{re.escape(chr(low))}-{re.escape(chr(high))}" for low, high in zip(starts, ends, strict=True)
+    )

@@ -8,6 +8,7 @@ was compressed, encrypted as a whole, or lies in a file of more than :data:`LARG
 from __future__ import annotations
 
 import binascii
+import itertools
 import re
 from collections.abc import Collection
 
@@ -16,7 +17,8 @@ __all__ = ["LARGEST", "key_numbers", "may_hold_key", "shows_key"]
 LARGEST = 1 << 20
 """Size limit in bytes of a file that is searched for keys."""
 _MARK = b"PRIVATE KEY-----"
-_BLOCK = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----(.*?)-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL)
+_LINE = re.compile(rb"-----(BEGIN|END) [A-Z ]{0,64}PRIVATE KEY-----")
+"""The first and the last line of a key; the longest kinds of keys in use have some twenty letters."""
 _NO_BASE64 = re.compile(rb"\\[nrt]|[^A-Za-z0-9+/]")
 """White space, and its escapes in a file that quotes the key."""
 _OPENSSH = b"openssh-key-v1\0"
@@ -56,10 +58,17 @@ def shows_key(content: bytes, numbers: Collection[bytes]) -> bool:
 
 
 def _blocks(content: bytes) -> list[bytes]:
-    """Return the decoded private keys of the content; omit blocks that are not base64."""
+    """Return the decoded private keys of the content; omit blocks that are not base64.
+
+    Each reaches from its first line to the next first or last one, so that all of them together are no longer
+    than the content.
+    """
     decoded = []
-    for match in _BLOCK.finditer(content):
-        text = _NO_BASE64.sub(b"", match[1])
+    lines = list(_LINE.finditer(content))
+    for line, after in itertools.zip_longest(lines, lines[1:]):
+        if line[1] != b"BEGIN":
+            continue
+        text = _NO_BASE64.sub(b"", content[line.end() : after.start() if after else len(content)])
         try:
             decoded.append(binascii.a2b_base64(text + b"=" * (-len(text) % 4)))
         except binascii.Error:

@@ -13,12 +13,15 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import os
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar
 
+from launch.access import is_within, open_resolved
 from launch.code.node_code import modules, remote_id
 from launch.code.push_key import make_credential
 from launch.code.snapshot import Entry, Snapshot
@@ -212,7 +215,10 @@ def _counted(pieces: Iterator[bytes], show: Callable[[int], object]) -> Iterator
 def _content(snapshot: Snapshot, blob: Entry) -> Iterator[bytes]:
     left = blob.size
     try:
-        with (snapshot.root / blob.path).open("rb", buffering=0) as stream:
+        path = os.path.realpath(snapshot.root / blob.path)
+        if not is_within(Path(path), snapshot.readable):  # a link took the place of what was planned
+            raise RetryError(f"{blob.path} changed while it was being pushed; push again")
+        with open(open_resolved(path), "rb", buffering=0) as stream:  # noqa: PTH123  (a handle)
             while left:
                 piece = stream.read(min(_CHUNK, left))
                 if not piece:

@@ -41,7 +41,7 @@ _USER = re.compile(r"(?<=://)[^/@?]*@")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _RESERVED = "/%:@!$&'()*+,;=?"
 """Characters that an address has as they are: RFC 3986, section 3.3."""
-_SIGNED, _SIGNED_PATH = re.compile(r"(^|&)sig="), re.compile(r"\?(.*&)?sig=")
+_SIGNED = re.compile(r"(^|&)sig=")
 _FORMS = (
     "azureml://datastores/NAME/paths/PATH, azureml:NAME:VERSION, https://…, wasbs://…, abfss://… or file://…"
 )
@@ -90,7 +90,7 @@ def read_address(key: str, text: str) -> Address:
     name = scheme[1].lower()
     if name == "file":
         return NodePath(_node_path(text, wrong))
-    if name not in ("http", "https") and _SIGNED_PATH.search(text):
+    if name not in ("http", "https") and _SIGNED.search(text.partition("?")[2].replace("?", "&")):
         remedy = "give --sas-file FILE with the https: address and its SAS"
         raise wrong("holds a SAS as part of a name", remedy)
     if name == "azureml":

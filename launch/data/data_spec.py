@@ -33,6 +33,8 @@ class LocalPath:
     """A file or folder of this machine."""
 
     path: Path
+    real: Path | None = None
+    """What it leads to, where a file named it and not the user."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,13 @@ import json
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from launch.access import is_within
+from launch.credentials import Credentials, known_credentials
 from launch.errors import InputError
 from launch.remote.base.files import replace_file
 
@@ -38,36 +40,60 @@ class LocalFile:
         return _file(self.name, self.path, self.path.stat())
 
 
-def list_files(root: Path) -> list[LocalFile]:
-    """Return the file ``root``, or the files below the folder, by name; links are followed.
+def list_files(root: Path, allowed: Sequence[Path] = ()) -> list[LocalFile]:
+    """Return the file ``root``, or the files below the folder, by name; links are followed within the folder
+    and into ``allowed``, resolved paths.
 
-    Raise :class:`~launch.errors.InputError` for what is neither a file nor a folder, for a circle of links,
-    and for a name that is not UTF-8.
+    Raise :class:`~launch.errors.InputError` for another link, for credentials
+    (:mod:`launch.credentials`), for what is neither a file nor a folder, for a circle of links, and for a
+    name that is not UTF-8.
     """
+    real, credentials = Path(os.path.realpath(root)), known_credentials()
+    credentials.refuse("data", real, root)
     try:
         if root.is_dir():
-            return sorted(_below(root, "", ()), key=lambda one: one.name)
+            if found := credentials.within(real):
+                credentials.refuse("data", Path(os.path.realpath(found)), found)
+            found_files = _below(real, "", (), (real, *allowed), credentials)
+            return sorted(found_files, key=lambda one: one.name)
         return [_file(root.name, root, root.stat())]
     except OSError as error:
         problem = f"cannot be read: {error.strerror}"
         raise InputError("data", str(error.filename or root), problem, "name a file or a folder") from None
 
 
-def _below(folder: Path, prefix: str, above: tuple[tuple[int, int], ...]) -> Iterator[LocalFile]:
+def _below(
+    folder: Path,
+    prefix: str,
+    above: tuple[tuple[int, int], ...],
+    readable: Sequence[Path],
+    credentials: Credentials,
+) -> Iterator[LocalFile]:
     here = folder.stat()
     if (here.st_dev, here.st_ino) in above:
         raise InputError("data", str(folder), "is a link to a folder that contains it", "remove the link")
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda one: one.name):
-            path, name = Path(entry.path), prefix + entry.name
+            status = os.stat(entry.path)  # noqa: PTH116  (an error names the link)
+            path, name = Path(os.path.realpath(entry.path)), prefix + entry.name
+            if entry.is_symlink() and not is_within(path, readable):
+                problem = f"is a link that leaves the folder, to {path}, and is not followed"
+                remedy = (
+                    "replace it by what is to be sent, or give --allow-path with the folder that is meant"
+                )
+                raise InputError("data", entry.path, problem, remedy)
+            if entry.is_symlink() or entry.inode() in credentials.inodes:
+                credentials.refuse("data", path, Path(entry.path))
             try:
                 name.encode()
             except UnicodeEncodeError:
                 raise InputError("data", ascii(name), "has a name that is not UTF-8", "rename it") from None
-            if entry.is_dir():
-                yield from _below(path, f"{name}/", (*above, (here.st_dev, here.st_ino)))
+            if stat.S_ISDIR(status.st_mode):
+                yield from _below(
+                    path, f"{name}/", (*above, (here.st_dev, here.st_ino)), readable, credentials
+                )
             else:
-                yield _file(name, path, path.stat())
+                yield _file(name, path, status)
 
 
 def _file(name: str, path: Path, status: os.stat_result) -> LocalFile:

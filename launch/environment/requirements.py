@@ -7,11 +7,13 @@ documentation has its part of it ("Compatibility with pip").
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from launch.access import Access, Scope, read_resolved
 from launch.environment.environment_spec import Environment, ImageEnvironment, PythonEnvironment
 from launch.errors import InputError, InputErrors
 
@@ -24,12 +26,13 @@ __all__ = [
 ]
 
 _LARGEST = 1 << 20
+_DEEPEST = 50
 _COMMENT = re.compile(r"(^|\s)#.*")
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 _OPTION = re.compile(r"(-[A-Za-z]|--[a-z-]+)(?:\s+|=)?(.*)", re.DOTALL)
 _REQUIREMENT = re.compile(
-    r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\s*(?:\[[^\]]*\])?\s*"
-    r"(?:@\s*\S+|\(?\s*(?:(?:===|==|~=|!=|<=|>=|<|>)\s*[^\s,;()<>=!~]+\s*,?\s*)*\)?)\s*(?:;.*)?"
+    r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?+\s*+(?:\[[^\]]*+\])?+\s*+"
+    r"(?:@\s*+\S++|\(?+\s*+(?:(?:===|==|~=|!=|<=|>=|<|>)\s*+[^\s,;()<>=!~]++\s*+,?+\s*+)*+\)?+)\s*+(?:;.*)?"
 )
 _HASHES = re.compile(r"(?:\s+--hash=\w+:[0-9a-fA-F]+)*")
 _URL = re.compile(r"(https?|git\+https?|git\+ssh)://")
@@ -63,13 +66,15 @@ class Source:
 
     where: str
     text: str
-    folder: Path
-    """What relative paths in it start from."""
+    scope: Scope
+    """Where relative paths in it start, and what it may read."""
 
 
 @dataclass(slots=True)
 class _Found:
-    environ: Mapping[str, str]
+    included: set[tuple[Path, bool]] = field(default_factory=set)
+    """Files that were read, and whether as constraints: files that include the next one twice would double
+    with each level."""
     requirements: list[str] = field(default_factory=list)
     constraints: list[str] = field(default_factory=list)
     find_links: list[Path] = field(default_factory=list)
@@ -77,14 +82,17 @@ class _Found:
 
 
 def read_requirements(
-    path: Path, environ: Mapping[str, str], key: str = "--requirements"
+    path: Path, access: Access | None = None, key: str = "--requirements", scope: Scope | None = None
 ) -> PythonEnvironment:
     """Return the environment of a requirements file, with the files that it includes.
 
-    ``${NAME}`` is replaced by that variable of ``environ``, as pip does. Raise
+    ``${NAME}`` is replaced as pip does, where ``access`` allows that variable; paths have to lie in the
+    file's repository, which is ``scope``'s where another file has named it. Raise
     :class:`~launch.errors.InputError` with file and line; ``key`` named the file.
     """
-    made = parse_requirements(_lines(path, key), environ)
+    real = path if scope else Path(os.path.realpath(path))
+    scope = (scope or (access or Access()).of(path.parent)).at(path.parent)
+    made = parse_requirements(_lines(path, real, key, scope))
     if not made.requirements:
         raise InputError(
             key, str(path), "has no requirement", "name a package on each line, e.g. torch==2.8.0"
@@ -92,9 +100,9 @@ def read_requirements(
     return replace(made, title=path.name)
 
 
-def parse_requirements(sources: Iterable[Source], environ: Mapping[str, str]) -> PythonEnvironment:
+def parse_requirements(sources: Iterable[Source]) -> PythonEnvironment:
     """Return the environment of these lines. Raise :class:`~launch.errors.InputError` for wrong ones."""
-    found = _Found(environ)
+    found = _Found()
     for source in sources:
         _read(source, found, found.requirements, ())
     if found.errors:
@@ -139,11 +147,10 @@ def without_password(text: str) -> str:
     return _PASSWORD.sub("***@", text)
 
 
-def _lines(path: Path, key: str) -> Iterator[Source]:
-    """Yield a file's logical lines, without comments."""
+def _lines(path: Path, real: Path, key: str, scope: Scope) -> Iterator[Source]:
+    """Yield the logical lines of the file at ``path``, resolved ``real``, without comments."""
     try:
-        with path.open("rb") as stream:
-            data = stream.read(_LARGEST + 1)
+        data = read_resolved(real, _LARGEST + 1)
         text = data.decode("utf-8-sig")
     except OSError as error:
         problem = f"cannot be read ({error.strerror})"
@@ -160,16 +167,16 @@ def _lines(path: Path, key: str) -> Iterator[Source]:
             continue
         whole = _COMMENT.sub("", whole + line).strip()
         if whole:
-            yield Source(f"{path}, line {first}", whole, path.parent)
+            yield Source(f"{path}, line {first}", whole, scope)
         whole, first = "", 0
     if whole.strip():
-        yield Source(f"{path}, line {first}", whole.strip(), path.parent)
+        yield Source(f"{path}, line {first}", whole.strip(), scope)
 
 
 def _read(source: Source, found: _Found, into: list[str], above: tuple[Path, ...]) -> None:
     """Put a line into ``into``; ``above`` are the files that lead to it."""
     try:
-        text = _VARIABLE.sub(lambda one: _variable(source, one[1], found.environ), source.text)
+        text = _VARIABLE.sub(lambda one: source.scope.access.fill(source.where, one[1]), source.text)
         option = _OPTION.fullmatch(text) if text.startswith("-") else None
         if option is None:
             into.append(_requirement(source, text))
@@ -181,31 +188,30 @@ def _read(source: Source, found: _Found, into: list[str], above: tuple[Path, ...
         found.errors.append(error)
 
 
-def _variable(source: Source, name: str, environ: Mapping[str, str]) -> str:
-    if name not in environ:
-        raise InputError(f"{source.where}: ${{{name}}}", None, "is not set here", f"export {name}")
-    return environ[name]
-
-
 def _option(
     source: Source, name: str, value: str, found: _Found, into: list[str], above: tuple[Path, ...]
 ) -> None:
     if name in ("--requirement", "--constraint"):
         if _URL.match(value):
             raise _wrong(source, "is not on this machine", "download it, and give its path")
-        path = source.folder / Path(value).expanduser()
-        if path.resolve() in above:
+        path = _path(source, value)
+        if path in above:
             raise _wrong(source, "includes itself", "remove one of the lines")
+        if len(above) == _DEEPEST:
+            raise _wrong(source, f"is included through more than {_DEEPEST} files", "put the files together")
         inner = found.constraints if name == "--constraint" else into
-        for line in _lines(path, f"{source.where}: {name}"):
-            _read(line, found, inner, (*above, path.resolve()))
+        if (path, inner is found.constraints) in found.included:
+            return
+        found.included.add((path, inner is found.constraints))
+        for line in _lines(path, path, f"{source.where}: {name}", source.scope.at(path.parent)):
+            _read(line, found, inner, (*above, path))
     elif name == "--find-links" and not _URL.match(value):
-        folder = source.folder / Path(value.removeprefix("file://")).expanduser()
+        folder = _path(source, value.removeprefix("file://"))
         if not folder.is_dir():
             raise _wrong(
                 source, f"{folder} is not a folder", "give a folder of wheels, or the address of a page"
             )
-        found.find_links.append(folder.resolve())
+        found.find_links.append(folder)
     elif name in (*_KEPT, "--find-links"):
         flag = name in ("--no-index", "--require-hashes")
         if bool(value) == flag:
@@ -214,6 +220,15 @@ def _option(
         found.requirements.append(f"{name} {value}".strip())
     else:
         raise _wrong(source, *_REFUSED.get(name, (_NOT_IN_UV, "leave it out")))
+
+
+def _path(source: Source, written: str) -> Path:
+    """Return the resolved path that a line names, if it may be read."""
+    try:
+        named = source.scope.named(written)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise _wrong(source, f"names no path ({str(error).lower()})", "correct the path") from None
+    return source.scope.admitted(source.where, named)
 
 
 def _requirement(source: Source, text: str) -> str:

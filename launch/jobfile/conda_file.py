@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import unquote
 
+from launch.access import Access, Scope
 from launch.environment.environment_spec import PythonEnvironment
 from launch.environment.requirements import Source, parse_requirements
 from launch.errors import InputError, InputErrors
@@ -53,23 +53,27 @@ class _Channels:
     folders: list[Path] = field(default_factory=list)
 
 
-def read_conda(path: Path, environ: Mapping[str, str], key: str = "--conda") -> PythonEnvironment:
+def read_conda(
+    path: Path, access: Access | None = None, key: str = "--conda", scope: Scope | None = None
+) -> PythonEnvironment:
     """Return the environment of a conda file; ``key`` named it.
 
-    ``${NAME}`` in pip's part is replaced by that variable of ``environ``. Raise
+    ``${NAME}`` in pip's part is replaced where ``access`` allows that variable; paths have to lie in the
+    file's repository, which is ``scope``'s where another file has named it. Raise
     :class:`~launch.errors.InputError` with file, line, key, value and remedy.
     """
+    scope = scope or (access or Access()).of(path.parent)
     try:
         place = compose(path, kind="a conda file, e.g. conda.yml")
     except InputError as error:
         if error.key != "file":
             raise
         raise InputError(key, error.value, error.problem, error.remedy) from None
-    return replace(conda_environment(place, path.parent, environ), title=path.name)
+    return replace(conda_environment(place, scope.at(path.parent)), title=path.name)
 
 
-def conda_environment(place: Place, folder: Path, environ: Mapping[str, str]) -> PythonEnvironment:
-    """Return the environment of a conda file's mapping; paths in it start from ``folder``."""
+def conda_environment(place: Place, scope: Scope) -> PythonEnvironment:
+    """Return the environment of a conda file's mapping, which may read what ``scope`` says."""
     reader = Reader()
     entries = place.entries()
     reader.errors += [entries[key].wrong(*why) for key, why in _REFUSED.items() if key in entries]
@@ -80,7 +84,7 @@ def conda_environment(place: Place, folder: Path, environ: Mapping[str, str]) ->
         with reader.collecting():
             for item in found["channels"].items():
                 with reader.collecting():
-                    _read_channel(item, channels, folder)
+                    _read_channel(item, channels, scope)
             if channels.names == ["nodefaults"]:
                 raise found["channels"].wrong("has no channel but nodefaults", "add one, e.g. conda-forge")
     if "dependencies" not in found:
@@ -89,7 +93,7 @@ def conda_environment(place: Place, folder: Path, environ: Mapping[str, str]) ->
         with reader.collecting():
             for item in found["dependencies"].items():
                 with reader.collecting():
-                    _read(reader, item, dependencies, folder)
+                    _read(reader, item, dependencies, scope)
     if dependencies.conda:
         if "::" in dependencies.python_spec and dependencies.python_spec not in dependencies.conda:
             dependencies.conda.append(dependencies.python_spec)
@@ -99,7 +103,7 @@ def conda_environment(place: Place, folder: Path, environ: Mapping[str, str]) ->
         dependencies.pip = [source for _, source in dependencies.pip_itself] + dependencies.pip
     made = PythonEnvironment()
     with reader.collecting():
-        made = parse_requirements(dependencies.pip, environ)
+        made = parse_requirements(dependencies.pip)
     if reader.errors:
         raise reader.errors[0] if len(reader.errors) == 1 else InputErrors(reader.errors)
     made = replace(made, python=dependencies.python or "")
@@ -110,11 +114,11 @@ def conda_environment(place: Place, folder: Path, environ: Mapping[str, str]) ->
     return replace(made, conda=conda, channels=tuple(channels.folders))
 
 
-def _read_channel(item: Place, into: _Channels, folder: Path) -> None:
+def _read_channel(item: Place, into: _Channels, scope: Scope) -> None:
     """Add one entry of ``channels``; a folder of this machine by its number."""
     text = values.text(item).strip()
     if text.startswith(_FOLDER):
-        path = folder / Path(unquote(text.removeprefix("file://"))).expanduser()
+        path = values.local(item, unquote(text.removeprefix("file://")), scope, "the folder above noarch")
         if not any(path.glob("*/repodata.json*")):
             raise item.wrong(
                 "is not a folder with a channel, which has noarch/repodata.json",
@@ -137,12 +141,12 @@ def _refuse_login(item: Place, text: str) -> None:
         raise InputError(f"{item.where}: {item.key}", _LOGIN.sub("***", text), problem, remedy)
 
 
-def _read(reader: Reader, item: Place, into: _Dependencies, folder: Path) -> None:
+def _read(reader: Reader, item: Place, into: _Dependencies, scope: Scope) -> None:
     """Add one entry of ``dependencies``."""
     if item.is_mapping:
         for one in reader.block(item, ("pip",)).values():
             into.pip += [
-                Source(f"{line.where}: {line.key}", values.text(line), folder) for line in one.items()
+                Source(f"{line.where}: {line.key}", values.text(line), scope) for line in one.items()
             ]
         return
     text = " ".join(values.text(item).split())
@@ -162,7 +166,7 @@ def _read(reader: Reader, item: Place, into: _Dependencies, folder: Path) -> Non
             into.conda.append(text)
     elif name == "pip" and version is not None:
         requirement = f"pip{_pip_version(version, spec['rest'])}"
-        into.pip_itself.append((text, Source(f"{item.where}: {item.key}", requirement, folder)))
+        into.pip_itself.append((text, Source(f"{item.where}: {item.key}", requirement, scope)))
     else:
         into.conda.append(text)
 

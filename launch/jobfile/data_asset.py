@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from launch.access import Access, read_resolved
 from launch.data.data_spec import AssetName
-from launch.errors import InputError, InputErrors
+from launch.errors import InputError, InputErrors, RetryError
 from launch.jobfile import values
 from launch.jobfile.fields import Reader
 from launch.jobfile.schema import Data, JobFile
@@ -22,6 +24,7 @@ ASSETS = "data"
 _TYPES = ("uri_file", "uri_folder", "mltable")
 _USED = ("$schema", "name", "version", "type", "path", "description", "tags")
 _FILE = "uri_file"
+_LARGEST = 256 * 1024
 _UNUSED = ("properties", "datastore", "stage")
 _NAMED = re.compile(
     r"^(?:name|\"name\")[ \t]*:[ \t]*[\"']?([A-Za-z0-9][\w.-]*)[\"']?[ \t]*(?:#.*)?$", re.MULTILINE
@@ -39,12 +42,16 @@ class DataAsset:
     file: Path
 
 
-def read_asset(path: Path) -> DataAsset:
+def read_asset(path: Path, access: Access | None = None, above: Path | None = None) -> DataAsset:
     """Return the asset that a file describes.
+
+    It may read its repository, that of the folder ``above`` it where that is given, and what ``access``
+    allows.
 
     Raise :class:`~launch.errors.InputError` with file and line, or several of them.
     """
     place = compose(path, kind="a data asset of Azure ML")
+    scope = (access or Access()).of(above or path.parent).at(path.parent)
     reader = Reader()
     found = reader.block(place, _USED, _UNUSED)
     name = reader.get(found, "name", values.text, "")
@@ -52,7 +59,7 @@ def read_asset(path: Path) -> DataAsset:
     kind = reader.get(found, "type", lambda one: values.one_of(one, _TYPES), "uri_folder")
     data = None
     if "path" in found:
-        data = reader.get(found, "path", lambda one: read_data(one, kind, path.parent), None)
+        data = reader.get(found, "path", lambda one: read_data(one, kind, scope), None)
     for key, example in (("name", "iris"), ("path", "azureml://datastores/workspaceblobstore/paths/iris")):
         if key not in found and not reader.errors:
             reader.errors.append(place.wrong(f"the data asset has no {key}", f"add {key}: {example}"))
@@ -70,24 +77,28 @@ def list_assets(folder: Path) -> dict[str, list[Path]]:
     found: dict[str, list[Path]] = {}
     for path in sorted((folder / ASSETS).glob("*.y*ml")):
         try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
+            text = read_resolved(Path(os.path.realpath(path)), _LARGEST).decode()
+        except (OSError, RetryError, UnicodeDecodeError):
             continue  # a named asset's file is read again, with its error
         if (match := _NAMED.search(text)) and _TEXT.search(text):
             found.setdefault(match[1], []).append(path)
     return found
 
 
-def find_asset(wanted: AssetName, where: str, folders: Sequence[Path]) -> DataAsset:
+def find_asset(
+    wanted: AssetName, where: str, folders: Sequence[Path], access: Access | None = None
+) -> DataAsset:
     """Return the asset of that name, of that version or the latest; the first folder that has it wins.
 
     Raise :class:`~launch.errors.InputError` naming ``where`` for an unknown one, and for a wrong file.
     """
     written = f"azureml:{wanted.name}" + (f":{wanted.version}" if wanted.version else "")
-    listed = [list_assets(folder) for folder in dict.fromkeys(folder.resolve() for folder in folders)]
+    listed = {folder: list_assets(folder) for folder in dict.fromkeys(folder.resolve() for folder in folders)}
     versions: list[str] = []
-    for there in listed:
-        assets = [read_asset(path) for path in there.get(wanted.name, ())]
+    for folder, there in listed.items():
+        scope = (access or Access()).of(folder)
+        named = [scope.admitted(where, path) for path in there.get(wanted.name, ())]
+        assets = [read_asset(path, access, folder) for path in named]
         versions += [one.version for one in assets]
         chosen = [one for one in assets if wanted.version in ("", one.version)]
         if len({one.version for one in chosen}) < len(chosen):
@@ -99,7 +110,7 @@ def find_asset(wanted: AssetName, where: str, folders: Sequence[Path]) -> DataAs
         known = ", ".join(versions)
         remedy = "name one of these, or `fab data.register` it"
         raise InputError(where, written, f"has no such version, only {known}", remedy)
-    close = values.nearest(wanted.name, [name for there in listed for name in there])
+    close = values.nearest(wanted.name, [name for there in listed.values() for name in there])
     places = " or ".join(dict.fromkeys(str(folder / ASSETS) for folder in folders))
     meant = f"did you mean azureml:{close}? Else write" if close else "write"
     raise InputError(
@@ -110,7 +121,7 @@ def find_asset(wanted: AssetName, where: str, folders: Sequence[Path]) -> DataAs
     )
 
 
-def with_assets(job: JobFile, folders: Sequence[Path]) -> JobFile:
+def with_assets(job: JobFile, folders: Sequence[Path], access: Access | None = None) -> JobFile:
     """Return the job file with what its assets stand for. Raise :class:`~launch.errors.InputError`."""
     inputs: dict[str, str | Data] = dict(job.inputs)
     errors: list[InputError] = []
@@ -118,9 +129,8 @@ def with_assets(job: JobFile, folders: Sequence[Path]) -> JobFile:
         if isinstance(data, Data) and isinstance(data.address, AssetName):
             place = job.places[f"inputs.{name}.path"]
             try:
-                inputs[name] = _checked(
-                    find_asset(data.address, f"{place.where}: {place.key}", folders), data, job, name
-                )
+                asset = find_asset(data.address, f"{place.where}: {place.key}", folders, access)
+                inputs[name] = _checked(asset, data, job, name)
             except InputErrors as error:
                 errors += error.errors
             except InputError as error:

@@ -7,9 +7,9 @@ YAML syntax". Azure ML wants an image beside a conda file: here a conda file alo
 from __future__ import annotations
 
 import dataclasses
-import os
 from pathlib import Path
 
+from launch.access import Scope
 from launch.environment.environment_spec import (
     BuildEnvironment,
     Environment,
@@ -34,18 +34,18 @@ _REFUSED = {
 
 
 def read_environment(
-    reader: Reader, place: Place | None, folder: Path, *, own: bool = False
+    reader: Reader, place: Place | None, scope: Scope, *, own: bool = False
 ) -> Environment | NamedEnvironment | None:
     """Return a job file's environment; None for a missing one, and for a wrong one, whose errors ``reader``
     collects.
 
     ``own`` is for the key that Azure ML does not have, which also takes ``bare``, plain names and
-    ``requirements``. Paths start from ``folder``.
+    ``requirements``. ``scope`` says what it may read.
     """
     if place is None:
         return None
     if place.is_mapping:
-        return read_mapping(reader, place, folder, ("requirements",) if own else ())
+        return read_mapping(reader, place, scope, ("requirements",) if own else ())
     with reader.collecting():
         text = values.text(place)
         if not own and not text.startswith("azureml:"):
@@ -57,7 +57,7 @@ def read_environment(
 
 
 def read_mapping(
-    reader: Reader, place: Place, folder: Path, more: tuple[str, ...] = ()
+    reader: Reader, place: Place, scope: Scope, more: tuple[str, ...] = ()
 ) -> Environment | None:
     """Return the environment of a mapping; None for a wrong one, whose errors ``reader`` collects.
 
@@ -75,7 +75,7 @@ def read_mapping(
         reader.errors.append(found["os_type"].wrong("is not what the nodes run", "write linux, or remove it"))
     reader.entries(found.get("tags"))
     image = reader.get(found, "image", _image, "")
-    packages = _packages(reader, found, folder)
+    packages = _packages(reader, found, scope)
     build = None
     given = [key for key in ("image", "conda_file", "requirements", "build") if key in found]
     if not given:
@@ -84,36 +84,38 @@ def read_mapping(
         remedy = "give one of the two; a Dockerfile can install packages itself"
         reader.errors.append(found["build"].wrong(f"cannot be combined with {given[0]}", remedy))
     elif "build" in given:
-        build = _build(reader, found["build"], folder)
+        build = _build(reader, found["build"], scope)
     if len(reader.errors) > before:
         return None
     made = build or (ImageEnvironment(image, packages, found["image"].text) if image else packages)
     return dataclasses.replace(made, title=name) if made and name else made
 
 
-def _packages(reader: Reader, found: dict[str, Place], folder: Path) -> PythonEnvironment | None:
+def _packages(reader: Reader, found: dict[str, Place], scope: Scope) -> PythonEnvironment | None:
     if "conda_file" in found and "requirements" in found:
         remedy = "give one of the two; a conda file can have packages of pip"
         reader.errors.append(found["requirements"].wrong("cannot be combined with conda_file", remedy))
     with reader.collecting():
         if "requirements" in found:
-            return read_requirements(*_file(found["requirements"], folder))
+            place = found["requirements"]
+            return read_requirements(_file(place, scope), None, f"{place.where}: {place.key}", scope)
         if "conda_file" in found and found["conda_file"].is_mapping:
-            return conda_environment(found["conda_file"], folder, os.environ)
+            return conda_environment(found["conda_file"], scope)
         if "conda_file" in found:
-            return read_conda(*_file(found["conda_file"], folder))
+            place = found["conda_file"]
+            return read_conda(_file(place, scope), None, f"{place.where}: {place.key}", scope)
     return None
 
 
-def _file(place: Place, folder: Path) -> tuple[Path, os._Environ[str], str]:
-    return folder / Path(values.text(place)).expanduser(), os.environ, f"{place.where}: {place.key}"
+def _file(place: Place, scope: Scope) -> Path:
+    return values.local(place, values.text(place), scope, "a file, relative to this one")
 
 
 def _image(place: Place) -> str:
     return image_reference(f"{place.where}: {place.key}", values.text(place))
 
 
-def _build(reader: Reader, place: Place, folder: Path) -> BuildEnvironment | None:
+def _build(reader: Reader, place: Place, scope: Scope) -> BuildEnvironment | None:
     found = reader.block(place, ("path", "dockerfile_path"))
     file = reader.get(found, "dockerfile_path", values.text, "Dockerfile")
     if "path" not in found:
@@ -123,7 +125,7 @@ def _build(reader: Reader, place: Place, folder: Path) -> BuildEnvironment | Non
         at = found["path"]
         if "://" in at.text or at.text.startswith("git@"):
             raise at.wrong("is not on this machine", "check it out, and give that folder")
-        context = values.local(at, values.text(at), folder).resolve()
+        context = values.local(at, values.text(at), scope)
         dockerfile = (context / file).resolve()
         if not dockerfile.is_relative_to(context) or not dockerfile.is_file():
             raise found.get("dockerfile_path", at).wrong(

@@ -5,9 +5,11 @@ Keys and the kinds of paths: learn.microsoft.com/azure/machine-learning/referenc
 
 from __future__ import annotations
 
+import os
 import posixpath
 from pathlib import Path
 
+from launch.access import is_within
 from launch.data.data_address import is_address
 from launch.jobfile import values
 from launch.jobfile.yaml_source import Place, compose
@@ -22,9 +24,10 @@ _KEYS = ("file", "folder", "pattern")
 
 def refuse_paths_elsewhere(folder: Path) -> None:
     """Raise :class:`~launch.errors.InputError` for a path of the folder's MLTable that leads out of it."""
-    if not (folder / _FILE).exists():
-        return
-    found = compose(folder / _FILE, kind="an MLTable file").entries()
+    file = folder / _FILE
+    if not file.exists() or not is_within(Path(os.path.realpath(file)), [folder]):
+        return  # the push refuses a link that leaves the folder
+    found = compose(file, kind="an MLTable file").entries()
     for item in found["paths"].items() if "paths" in found else ():
         for key, place in item.entries().items():
             if key in _KEYS:

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
+from launch.access import Access
 from launch.environment.curated import CURATED, curated_image, curated_name
 from launch.environment.environment_spec import Bare, Environment, ImageEnvironment
 from launch.environment.named_files import ENDINGS, FOLDER, named_files
@@ -26,7 +27,9 @@ _MICROSOFT = ("", "azureml")
 """Registries that can have a curated environment: the workspace's own, and Microsoft's."""
 
 
-def resolve(found: Environment | NamedEnvironment | None, folders: Sequence[Path]) -> Environment | None:
+def resolve(
+    found: Environment | NamedEnvironment | None, folders: Sequence[Path], access: Access | None = None
+) -> Environment | None:
     """Return the environment itself: a name's file in one of the ``folders``, else Microsoft's.
 
     Raise :class:`~launch.errors.InputError` for an unknown name or version, and for a wrong file.
@@ -35,18 +38,20 @@ def resolve(found: Environment | NamedEnvironment | None, folders: Sequence[Path
         return found
     path = named_files(folders).get(found.name)
     if path is not None:
-        return _read(found, path)
+        return _read(found, path, access or Access())
     image = curated_image(found.name, found.version) if found.registry in _MICROSOFT else None
     if image is None:
         raise _unknown(found, folders)
     return ImageEnvironment(image, title=found.written)
 
 
-def _read(named: NamedEnvironment, path: Path) -> Environment:
+def _read(named: NamedEnvironment, path: Path, access: Access) -> Environment:
     """Return the environment that a file describes, if it is the wanted one."""
+    scope = access.of(path.parent.parent)
+    path = scope.admitted(named.where, path)
     place = compose(path, kind="an environment of Azure ML")
     reader = Reader()
-    made = read_mapping(reader, place, path.parent, ("requirements",))
+    made = read_mapping(reader, place, scope.at(path.parent), ("requirements",))
     entries = reader.entries(place)
     if "name" not in entries:
         reader.errors.append(place.wrong("the environment has no name", f"add name: {named.name}"))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from launch.access import Access, Scope
 from launch.data.data_address import is_address
 from launch.durations import LONGEST_S
 from launch.errors import InputError
@@ -38,8 +40,9 @@ _INSTANCES = values.whole("say on how many nodes the job is to run")
 _RESOURCES_UNUSED = ("instance_type", "locations", "max_instance_count", "docker_args", "properties")
 
 
-def read(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> JobFile:
-    """Return the job file at ``path``; ``overrides`` replace single values (``inputs.lr``, ``0.1``).
+def read(path: Path, overrides: Sequence[tuple[str, str]] = (), access: Access | None = None) -> JobFile:
+    """Return the job file at ``path``; ``overrides`` replace single values (``inputs.lr``, ``0.1``), and
+    ``access`` allows it more than its repository.
 
     Raise :class:`~launch.errors.InputError` naming file, line, key, value and remedy, or
     :class:`~launch.jobfile.schema.JobFileError` with all of them when there are several.
@@ -49,6 +52,7 @@ def read(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> JobFile:
         _check_setting(root, key, new)
     if overrides:
         root = compose(path, overrides)
+    scope = (access or Access()).of(path.parent)
     entries = root.entries()
     _check_kind(entries)
     reader = Reader()
@@ -61,7 +65,7 @@ def read(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> JobFile:
     inputs = {
         key: value
         for key, place in reader.named(top.get("inputs"), "an input").items()
-        if (value := read_input(reader, place, path.parent)) is not None
+        if (value := read_input(reader, place, scope)) is not None
     }
     outputs = {
         key: read_output(reader, place)
@@ -77,7 +81,7 @@ def read(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> JobFile:
     job = JobFile(
         path=path,
         command=command,
-        code=reader.get(top, "code", lambda place: _code(place, path.parent), None),
+        code=reader.get(top, "code", lambda place: _code(place, scope), None),
         name=reader.get(top, "name", values.text, None),
         display_name=reader.get(top, "display_name", values.text, ""),
         experiment=reader.get(top, "experiment_name", values.text, ""),
@@ -90,8 +94,8 @@ def read(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> JobFile:
         instance_count=reader.get(resources, "instance_count", _INSTANCES, None),
         shm_bytes=reader.get(resources, "shm_size", values.byte_size, None),
         timeout_s=reader.get(limits, "timeout", _seconds, None),
-        environment=read_environment(reader, top.get("environment"), path.parent),
-        own=read_own(reader, top["ranklift"], path.parent) if "ranklift" in top else Own(),
+        environment=read_environment(reader, top.get("environment"), scope),
+        own=read_own(reader, top["ranklift"], scope) if "ranklift" in top else Own(),
         unused=tuple(reader.unused),
         places=reader.places,
     )
@@ -160,13 +164,14 @@ def _command(reader: Reader, root: Place, top: Mapping[str, Place]) -> str:
     return command
 
 
-def _code(place: Place, folder: Path) -> Path:
+def _code(place: Place, scope: Scope) -> Path:
     value = values.text(place)
     if is_address(value) or value.startswith("git+"):
         raise place.wrong(
             "is not on this machine", "check it out and give that folder, relative to the job file"
         )
-    return values.local(place, value, folder)
+    found = values.local(place, value, scope)
+    return found if found.is_dir() else Path(os.path.abspath(scope.named(value)))  # noqa: PTH100  (keeps its name)
 
 
 def _seconds(place: Place) -> float:

@@ -35,6 +35,8 @@ class Data:
     """Where it is, if it is in storage."""
     direct: bool = False
     """Whether ``${{inputs.x}}`` is its address; else it is staged, and that is its path on the nodes."""
+    real: Path | None = field(default=None, compare=False)
+    """What ``local`` leads to, as it was allowed: a file may be a link, whose name it has on the nodes."""
     mounted: bool = False
     """Whether its ``mode`` asks for a mount, which the nodes' shared folder is."""
 
@@ -93,7 +95,7 @@ class JobFile:
     path: Path
     command: str
     code: Path | None
-    """A folder, or a file that is pushed alone; None without code."""
+    """A resolved folder, or a file that is pushed alone; None without code."""
     name: str | None
     display_name: str
     experiment: str

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import get_args
 
+from launch.access import Scope
 from launch.data.data_address import is_address, read_address, without_query
 from launch.data.data_spec import STAGES, BlobAddress, DatastorePath, LocalPath, NodePath, WebAddress
 from launch.data.data_stores import refuse_sas
@@ -38,7 +39,7 @@ _SERVERS = values.whole("give the number of parameter servers in all", low=0, hi
 _RESTARTS = values.whole("give the number of launches after a failure", low=0)
 
 
-def read_input(reader: Reader, place: Place, folder: Path) -> str | Data | None:
+def read_input(reader: Reader, place: Place, scope: Scope) -> str | Data | None:
     """Return an input: the text of a plain value, or a file or folder; None for a wrong one."""
     if not place.is_mapping:
         if place.is_list:
@@ -62,7 +63,7 @@ def read_input(reader: Reader, place: Place, folder: Path) -> str | Data | None:
         kind = values.one_of(found["type"], _ASSETS) if "type" in found else "uri_folder"
         if "path" not in found:
             raise place.wrong("has no path", "add path:, or give a plain value in place of the mapping")
-        return _with_mode(reader, read_data(found["path"], kind, folder), found.get("mode"), mode)
+        return _with_mode(reader, read_data(found["path"], kind, scope), found.get("mode"), mode)
     return None
 
 
@@ -81,21 +82,24 @@ def _with_mode(reader: Reader, data: Data, place: Place | None, mode: str | None
     return dataclasses.replace(data, mounted=mode == "ro_mount")
 
 
-def read_data(place: Place, kind: str, folder: Path) -> Data:
+def read_data(place: Place, kind: str, scope: Scope) -> Data:
     """Return the data of Azure ML's type ``kind`` at a path or an address; raise its error."""
     value = values.text(place)
     if not value:
         raise place.wrong("is empty", "give a path relative to the job file, or file:///path on the nodes")
     if is_address(value):
         return _at_address(place, kind, value)
-    found = values.local(place, value, folder, "; one on the nodes begins with file:///")
+    found = values.local(
+        place, value, scope, "a path relative to the job file; one on the nodes begins with file:///"
+    )
     if kind in _FILES and not found.is_file():
         raise place.wrong("is a folder, not a file", "name the file, or make the type uri_folder")
     if kind in _FOLDERS and not found.is_dir():
         raise place.wrong("is a file, not a folder", "name the folder, or make the type uri_file")
     if kind == MLTABLE:
         refuse_paths_elsewhere(found)
-    return Data(kind, found, None)
+    named = Path(os.path.abspath(scope.named(value)))  # noqa: PTH100  (a link to a file keeps its name)
+    return Data(kind, named if found.is_file() else found, None, real=found)
 
 
 def _at_address(place: Place, kind: str, value: str) -> Data:
@@ -167,7 +171,7 @@ def read_distribution(reader: Reader, place: Place) -> Distribution | None:
     return Distribution(kind, processes, workers, servers)
 
 
-def read_own(reader: Reader, place: Place, folder: Path) -> Own:
+def read_own(reader: Reader, place: Place, scope: Scope) -> Own:
     """Return the ``ranklift:`` block."""
     found = reader.block(
         place,
@@ -196,8 +200,8 @@ def read_own(reader: Reader, place: Place, folder: Path) -> Own:
         mpirun_args=reader.get(found, "mpirun_args", _words, ()),
         nodes=reader.get(found, "nodes", _nodes, None),
         setup=reader.get(found, "setup", values.text, ""),
-        python=reader.get(found, "python", lambda place: _python(place, folder), None),
-        environment=read_environment(reader, found.get("environment"), folder, own=True),
+        python=reader.get(found, "python", lambda place: _python(place, scope.folder), None),
+        environment=read_environment(reader, found.get("environment"), scope, own=True),
         chief=reader.get(found, "chief", values.flag, False),
         metrics=_metrics(reader, found.get("metrics")),
         max_restarts=reader.get(found, "max_restarts", _RESTARTS, 0),

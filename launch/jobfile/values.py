@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from launch import durations, numbers
+from launch.access import Scope
 from launch.errors import InputError
 from launch.jobfile.yaml_source import Place
 
@@ -126,18 +127,18 @@ def span(place: Place) -> float:
     return seconds
 
 
-def local(place: Place, value: str, folder: Path, more: str = "") -> Path:
-    """Return the path on this machine that ``value`` names, relative to ``folder``. It must exist."""
+def local(place: Place, value: str, scope: Scope, what: str = "a folder, relative to the job file") -> Path:
+    """Return the resolved path on this machine that ``value`` names, ``what`` for errors. It must exist, and
+    ``scope`` admit it."""
     try:
-        found = folder / Path(value).expanduser()
+        found = scope.named(value)
         there = found.exists()
     except (OSError, RuntimeError, ValueError) as error:  # too long, no such user, a NUL byte
         problem = f"is not a path ({getattr(error, 'strerror', None) or str(error).lower()})"
         raise place.wrong(problem, "give a path relative to the job file") from None
     if not there:
-        what = f"a path relative to the job file{more}" if more else "a folder, relative to the job file"
         raise place.wrong(f"{found.absolute()} does not exist", f"give {what}")
-    return found
+    return scope.admitted(f"{place.where}: {place.key}", found, is_typed=place.is_typed)
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

@@ -59,6 +59,11 @@ class Place:
         return given or f"{self.source.name}, line {self.line}"
 
     @property
+    def is_typed(self) -> bool:
+        """Whether the user has typed the value on the command line."""
+        return id(self.node) in self.source.given
+
+    @property
     def is_mapping(self) -> bool:
         """Whether the value is a mapping."""
         return isinstance(self.node, yaml.MappingNode)

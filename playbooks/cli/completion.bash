@@ -1,6 +1,6 @@
 # Completion of fab in bash, as `fab --print-completion-script bash` prints it.
 _ranklift_fab() {
-    local answer line
+    local answer line value typed="${COMP_WORDS[COMP_CWORD]}"
     COMPREPLY=()
     answer=$("${COMP_WORDS[0]}" --complete -- bash "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null) || return
     if [ "${answer%%$'\t'*}" = :files ]; then
@@ -8,7 +8,16 @@ _ranklift_fab() {
         return
     fi
     while IFS= read -r line; do
-        [ -n "$line" ] && COMPREPLY+=("${line%%$'\t'*}")
+        value="${line%%$'\t'*}"
+        case $value in
+            '') continue ;;
+            # bash inserts a value as it is: a file's name could hold a command.
+            *[!A-Za-z0-9_@%+=:,./-]*)
+                case $typed in [\"\']*) continue ;; esac
+                printf -v value %q "$value"
+                ;;
+        esac
+        COMPREPLY+=("$value")
     done <<<"$answer"
 }
 complete -o nosort -F _ranklift_fab fab

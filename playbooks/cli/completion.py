@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +20,18 @@ from infra import inventory
 from launch.errors import InputError, RankliftError
 from playbooks.selection import IMAGE_PROGRAM, NEWEST, noted_stack, project_around
 
-__all__ = ["FILES", "SHELLS", "answers", "candidates", "fabfile_around", "load", "save", "script", "table_of"]
+__all__ = [
+    "FILES",
+    "SHELLS",
+    "answers",
+    "candidates",
+    "fabfile_around",
+    "is_trusted",
+    "load",
+    "save",
+    "script",
+    "table_of",
+]
 
 SHELLS = ("bash", "zsh", "fish")
 FILES = ":files"
@@ -260,6 +272,24 @@ def save(fabfile: Path, table: Any) -> None:
     except OSError:
         with suppress(OSError):
             new.unlink(missing_ok=True)
+
+
+def is_trusted(fabfile: Path) -> bool:
+    """Return whether an answer may run a fabfile: it and its folder are the user's own, or root's, and nobody
+    else may write there.
+
+    Modules that a fabfile imports, and settings that Fabric runs, lie beside it.
+    """
+    folders = [fabfile.parent, fabfile.parent.parent] if fabfile.name == "__init__.py" else [fabfile.parent]
+    for path in (fabfile, *folders):
+        try:
+            found = (path.lstat(), path.stat())
+        except OSError:
+            return False
+        if any(one.st_uid not in (0, os.getuid()) for one in found) or found[1].st_mode & stat.S_IWOTH:
+            return False
+    real = fabfile.resolve()
+    return real == fabfile or is_trusted(real)
 
 
 def fabfile_around(folder: Path) -> Path | None:

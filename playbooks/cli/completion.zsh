@@ -10,7 +10,7 @@ _ranklift_fab() {
     fi
     for line in "${lines[@]}"; do
         text="${line#*$'\t'}"
-        [[ -n $line ]] && described+=("${${line%%$'\t'*}//:/\\:}${text:+:$text}")
+        [[ -n $line ]] && described+=("${${${line%%$'\t'*}//\\/\\\\}//:/\\:}${text:+:$text}")
     done
     (( $#described )) && _describe -V fab described
 }

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from infra.inventory import Inventory
+from launch.access import Access
 from launch.data.data_inputs import find_source, read_input_flags
 from launch.data.data_spec import AssetName, BlobAddress, DataInput, DataSource, LocalPath, NodePath
 from launch.data.data_stores import Storage
@@ -24,8 +25,8 @@ class FoundInputs:
     storage: Storage
     sources: Sequence[DataSource] = ()
     """In storage."""
-    local: Mapping[str, Path] = field(default_factory=dict)
-    """On this machine."""
+    local: Mapping[str, tuple[Path, Path | None]] = field(default_factory=dict)
+    """On this machine: the path, and what it leads to where an asset named it."""
     remote: Mapping[str, str] = field(default_factory=dict)
     """On the nodes already."""
 
@@ -37,20 +38,21 @@ def read_inputs(
     signed: Sequence[BlobAddress],
     source: Path,
     stage: str | None,
+    access: Access,
 ) -> FoundInputs:
     """Return what the options ask for; ``stage`` is that of ``--stage``. Raise
     :class:`~launch.errors.InputError`.
 
     Assets are looked for in ``data/`` of the pushed folder ``source``, of the current folder and of the
-    project.
+    project; they may read what ``access`` says.
     """
     storage = storage_of(stack, inventory) if given or stage else Storage(None)
     place = stage_flag(stage, storage)
     sources, local, remote = [], {}, {}
     for name, asked in read_input_flags(given).items():
-        one = _without_name(asked, [source, Path.cwd(), stack.project])
+        one = _without_name(asked, [source, Path.cwd(), stack.project], access)
         if isinstance(one.address, LocalPath):
-            local[name] = _existing(one.address.path, one.where)
+            local[name] = _existing(one.address.path, one.where), one.address.real
         elif isinstance(one.address, NodePath):
             remote[name] = one.address.path
         elif found := find_source(name, replace(one, stage=place), storage, signed):
@@ -58,14 +60,20 @@ def read_inputs(
     return FoundInputs(storage, sources, local, remote)
 
 
-def _without_name(asked: DataInput, folders: Sequence[Path]) -> DataInput:
+def _without_name(asked: DataInput, folders: Sequence[Path], access: Access) -> DataInput:
     """Return the input with what its asset stands for."""
     from launch.jobfile import find_asset
 
     if not isinstance(asked.address, AssetName):
         return asked
-    data = find_asset(asked.address, asked.where, folders).data
-    address = LocalPath(data.local) if data.local else NodePath(data.remote) if data.remote else data.address
+    data = find_asset(asked.address, asked.where, folders, access).data
+    address = (
+        LocalPath(data.local, data.real)
+        if data.local
+        else NodePath(data.remote)
+        if data.remote
+        else data.address
+    )
     assert address is not None  # noqa: S101  (an asset has one of the three)
     return DataInput("file" if data.type == "uri_file" else "folder", address, where=asked.where)
 

@@ -10,6 +10,7 @@ from launch.errors import InputError
 from launch.numbers import counted
 from launch.remote.base.messages import size
 from playbooks.cli import output
+from playbooks.cli.access import ALLOW_HELP, access_flags
 from playbooks.cli.task import command, open_from
 from playbooks.data.put import upload
 from playbooks.data.stack_storage import (
@@ -114,10 +115,13 @@ def remove(
     "register",
     called="data.register",
     example="fab data.register iris.yml",
-    help={"file": "a data asset as `az ml data create --file` takes it"},
+    help={"file": "a data asset as `az ml data create --file` takes it", "allow-path": ALLOW_HELP},
+    iterable=["allow_path"],
     positional=["file"],
 )
-def register(context: Context, file: str, stack: str | None = None) -> None:
+def register(
+    context: Context, file: str, allow_path: list[str] | None = None, stack: str | None = None
+) -> None:
     """Make a data asset, which job files name as azureml:NAME:VERSION. Data of this machine is uploaded.
 
     Without a version in the file it is the next number.
@@ -128,8 +132,13 @@ def register(context: Context, file: str, stack: str | None = None) -> None:
     from playbooks.data.assets import asset_document, asset_file, next_version
 
     chosen = open_from(context, stack)
-    asset = read_asset(Path(file).expanduser())
-    known = [read_asset(path) for path in list_assets(chosen.project).get(asset.name, ())]
+    access = access_flags(None, allow_path)
+    asset = read_asset(Path(file).expanduser(), access)
+    for note in access.notes:
+        output.progress(note)
+    known = [
+        read_asset(path, access, chosen.project) for path in list_assets(chosen.project).get(asset.name, ())
+    ]
     version = asset.version or next_version([one.version for one in known])
     target = asset_file(chosen.project, asset.name, version)
     if any(one.version == version for one in known) or target.exists():
@@ -141,7 +150,7 @@ def register(context: Context, file: str, stack: str | None = None) -> None:
         root = asset.data.local
         if root.is_file():
             address = data_address(chosen, f"assets/{asset.name}/{version}/{root.name}", "data")
-        upload(chosen, root, address)
+        upload(chosen, root, address, access.folders)
         document["path"] = f"azureml://datastores/workspaceblobstore/paths/{address.path}"
     target.parent.mkdir(exist_ok=True)
     target.write_text(asset_document(document, version), encoding="utf-8")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from invoke.context import Context
 
 from infra.inventory import Inventory
+from launch.access import Access
 from launch.errors import InputError, ManyNodesError
 from launch.nodeset import fold
 from launch.numbers import counted
@@ -95,7 +96,7 @@ def stage(
     if not (file or is_asset):
         address = address.rstrip("/") + "/"
     signed = sas_flag(sas_file)
-    found = read_inputs(chosen, inventory, [f"{_NAME}={address}"], signed, Path.cwd(), stage)
+    found = read_inputs(chosen, inventory, [f"{_NAME}={address}"], signed, Path.cwd(), stage, Access())
     if not found.sources:
         raise InputError("path", path, "is not in storage", "give an address that `fab data.ls` shows")
     (request,) = stage_requests(found.sources, found.storage)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from launch.errors import InputError
 from launch.numbers import counted
 from launch.remote.base.messages import size
 from playbooks.cli import output
+from playbooks.cli.access import ALLOW_HELP, allowed_paths
 from playbooks.cli.task import command, open_from
 from playbooks.data.stack_storage import (
     CONTAINER_HELP,
@@ -35,20 +37,22 @@ __all__ = ["get", "put", "upload"]
     called="data.put",
     example="fab data.put ~/imagenet",
     help={
-        "source": "a file or a folder of this machine; links are followed",
+        "source": "a file or a folder of this machine; links within it are followed",
+        "allow-path": ALLOW_HELP,
         "path": f"where it goes: {PATH_HELP} (default: the source's name)",
         "container": CONTAINER_HELP,
         "sas-file": OWN_SAS_HELP,
     },
-    iterable=["path"],
+    iterable=["allow_path", "path"],
     positional=["source", "path"],
 )
-def put(
+def put(  # noqa: PLR0913, PLR0917  (each is an option)
     context: Context,
     source: str,
     path: list[str] | None = None,
     container: str = "data",
     sas_file: str | None = None,
+    allow_path: list[str] | None = None,
     stack: str | None = None,
     json: bool = False,
     dry_run: bool = False,
@@ -57,29 +61,29 @@ def put(
 
     Every blob is whole or not there; an upload that was cut off goes on where it stopped.
     """
-    root = Path(source).expanduser()
+    root, allowed = Path(source).expanduser(), allowed_paths(allow_path)
     chosen = open_from(context, stack)
     address = data_address(chosen, at_most_one("path", path) or root.absolute().name, container, sas_file)
     if dry_run:
         from launch.data.local_files import list_files
 
-        files = list_files(root)
+        files = list_files(root, allowed)
         amount = size(sum(one.size for one in files))
         output.steps([f"upload {root}, {counted(len(files), 'file')}, {amount}, to {address.url}"], json=json)
         return
-    moved = upload(chosen, root, address)
+    moved = upload(chosen, root, address, allowed)
     _report("sent", moved, address.url, json=json)
 
 
-def upload(stack: Stack, root: Path, address: BlobAddress) -> Moved:
-    """Upload a file to an address, or a folder's files below it. Raise
+def upload(stack: Stack, root: Path, address: BlobAddress, allowed: Sequence[Path] = ()) -> Moved:
+    """Upload a file to an address, or a folder's files below it; links may lead into ``allowed``. Raise
     :class:`~launch.errors.InputError` for a folder without a file, and where a file and a folder would have
     one path."""
     from launch.data.local_files import Digests, LocalFile, list_files
     from launch.data.transfer import names_below, refuse_nesting
     from playbooks.data.blob_transfer import list_blobs, put_files
 
-    found = list_files(root)
+    found = list_files(root, allowed)
     if not found:
         problem = "has no file, and storage has no empty folders"
         raise InputError("source", str(root), problem, "put a file into it first")

@@ -30,8 +30,11 @@ def in_environment(
     planned: JobPlan,
     head: Host,
     registries: Mapping[str, dict[str, str]],
+    allowed: Sequence[Path] = (),
 ) -> JobPlan:
     """Return the plan with the environment that its job asks for, which all nodes hold then.
+
+    Links in its folders may lead into ``allowed``.
 
     Raises as :func:`launch.client.environments.make_environment`.
     """
@@ -48,7 +51,10 @@ def in_environment(
 
     def planned_ids(paths: Iterable[Path]) -> list[str]:
         """Return the ids of the folders' snapshots, which ``folders`` has then."""
-        snapshots = [plan_data(path, stack.hashes_of(path), key_numbers(stack)) for path in paths]
+        snapshots = [
+            plan_data(path, stack.hashes_of(path), key_numbers(stack), allowed, expected=path)
+            for path in paths
+        ]
         folders.update({snapshot.id: snapshot for snapshot in snapshots})
         return [snapshot.id for snapshot in snapshots]
 

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from infra.inventory import Node
+from launch.access import Access
 from launch.errors import InputError
 from launch.launchers.shell_line import words
 from launch.numbers import counted
@@ -104,8 +105,9 @@ def job_spec(
     return spec, start.notices
 
 
-def environment_flag(given: Mapping[str, Any]) -> Environment | NamedEnvironment | None:
-    """Return what the options in :data:`ENVIRONMENT` ask for; None without any.
+def environment_flag(given: Mapping[str, Any], access: Access) -> Environment | NamedEnvironment | None:
+    """Return what the options in :data:`ENVIRONMENT` ask for, whose files may read what ``access`` says; None
+    without any.
 
     Raise :class:`~launch.errors.InputError` for two of them, and for a wrong file.
     """
@@ -122,20 +124,24 @@ def environment_flag(given: Mapping[str, Any]) -> Environment | NamedEnvironment
 
     key, text = f"--{chosen[0]}", given[chosen[0]]
     if chosen[0] == "requirements":
-        return read_requirements(Path(text).expanduser(), os.environ, key)
+        return read_requirements(Path(text).expanduser(), access, key)
     if chosen[0] == "conda":
-        return read_conda(Path(text).expanduser(), os.environ, key)
+        return read_conda(Path(text).expanduser(), access, key)
     if chosen[0] == "image":
         return ImageEnvironment(image_reference(key, text), title=text)
     return read_name(key, text)
 
 
 def found_environment(
-    wanted: Environment | NamedEnvironment | None, given: Mapping[str, Any], folders: Sequence[Path]
+    wanted: Environment | NamedEnvironment | None,
+    given: Mapping[str, Any],
+    folders: Sequence[Path],
+    access: Access,
 ) -> Environment | None:
     """Return the environment that a launch makes, with ``--find-links`` and ``--runtime``.
 
-    A name is looked for in ``folders``. Raise :class:`~launch.errors.InputError`.
+    A name is looked for in ``folders``; its file may read what ``access`` says. Raise
+    :class:`~launch.errors.InputError`.
     """
     if wanted is None and not given[_FIND_LINKS] and given["runtime"] is None:
         return None  # without the imports, which take a tenth of a launch's processor time here
@@ -143,7 +149,7 @@ def found_environment(
     from launch.environment.requirements import with_wheels
     from launch.jobfile import resolve
 
-    found = with_wheels(resolve(wanted, folders), given[_FIND_LINKS] or ())
+    found = with_wheels(resolve(wanted, folders, access), given[_FIND_LINKS] or ())
     return with_runtime(found, given["runtime"])
 
 
@@ -177,7 +183,7 @@ def _source(root: Path, line: Sequence[str]) -> str | None:
     script = next((word for word in line if word.endswith(".py")), None)
     if script is None or PurePosixPath(script).is_absolute():
         return None
-    return source_text(root / script)
+    return source_text(root, script)
 
 
 def _processes(text: str, nodes: Sequence[Node]) -> int:

@@ -14,6 +14,7 @@ from invoke.tasks import Task
 from launch.data.data_inputs import fill_inputs
 from launch.launchers.base import Launcher
 from playbooks.check.on_unhealthy import ON_UNHEALTHY_HELP, on_unhealthy_flag, with_healthy_nodes
+from playbooks.cli.access import ACCESS, access_flags
 from playbooks.cli.options import (
     HANG_HELP,
     HEALTH_HELP,
@@ -63,7 +64,7 @@ _HELP = {
     "grace": "time between SIGTERM and SIGKILL when its processes are ended: 90, 90s, 10m (default: 3s)",
     "cancel-on-interrupt": "Ctrl-C ends the job too (default: it continues)",
     "python": "the nodes' Python, or the folder of an environment on them (default: python3)",
-    **{option.replace("_", "-"): text for option, text in ENVIRONMENT.items()},
+    **{option.replace("_", "-"): text for option, text in (ENVIRONMENT | ACCESS).items()},
     "input": "data for ${{inputs.NAME}} of the line: NAME=ADDRESS, e.g. iris=azureml:iris:1, or NAME=PATH of "
     "this machine; a folder where the address ends with a slash; may be repeated",
     "sas-file": SAS_HELP,
@@ -74,7 +75,7 @@ _HELP = {
 }
 _FIRST = {"nodes": None, "stack": None}
 _LAST = {
-    **{"env": None, "source": None, "name": None, "python": "python3", **dict.fromkeys(ENVIRONMENT)},
+    **{"env": None, "source": None, "name": None, "python": "python3", **dict.fromkeys(ENVIRONMENT | ACCESS)},
     "timeout": None,
     **{"input": None, "sas_file": None, "stage": None},
     **{
@@ -112,7 +113,7 @@ def launch_task(launcher: Launcher) -> Task[Any]:
         launcher.task,
         example=launcher.example,
         help={**_HELP, **texts, **launcher.shared_help},
-        iterable=["env", "find_links", "input", "metric"],
+        iterable=["allow_path", "env", "fill", "find_links", "input", "metric"],
         positional=["line"],
     )(task)
 
@@ -137,6 +138,8 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
         given["cancel_on_interrupt"],
         registries_flag(given["registry_token"]),
     )
+    access = access_flags(given["fill"], given["allow_path"])
+    folders = [source, Path.cwd(), stack.project]
     request = Request(
         line,
         env=given["env"] or (),
@@ -146,7 +149,7 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
         max_restarts=restarts_flag(given["max_restarts"]) or 0,
         health=health_flag(given["health"]),
         grace=given["grace"],
-        environment=found_environment(environment_flag(given), given, [source, Path.cwd(), stack.project]),
+        environment=found_environment(environment_flag(given, access), given, folders, access),
         options=options,
         probe=probe_flag(given["probe"], given["no_probe"]),
         metrics=metrics_flag(given["metric"] or ()),
@@ -160,9 +163,12 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
     home, identity = home_of(inventory.user), Identity()
     price = saved_price(stack, inventory)
     signed = sas_flag(given["sas_file"])
-    found = read_inputs(stack, inventory, given["input"] or (), signed, source, given["stage"])
-    data = {path: plan_data(path, stack.hashes_of(path), key_numbers(stack)) for path in found.local.values()}
-    there = {name: pushed_path(home, data[path].id, path) for name, path in found.local.items()}
+    found = read_inputs(stack, inventory, given["input"] or (), signed, source, given["stage"], access)
+    data = {
+        path: plan_data(path, stack.hashes_of(path), key_numbers(stack), access.folders, real)
+        for path, real in found.local.values()
+    }
+    there = {name: pushed_path(home, data[path].id, path) for name, (path, _) in found.local.items()}
 
     def spec_with(paths: Mapping[str, str]) -> tuple[JobSpec, tuple[str, ...]]:
         line = fill_inputs(request.line, {**there, **found.remote, **paths})
@@ -180,5 +186,5 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
         inventory, nodes, more = with_healthy_nodes(stack, inventory, nodes, env, health, dry_run=dry_run)
         chosen, planned = [*chosen, *more], staging.first_plan()
     _, notices = spec_with(staging.placeholders)
-    load = Load(snapshot, data, staging)
-    hand_over(stack, inventory, nodes, planned, load, handling, [*chosen, *notices])
+    load = Load(snapshot, data, staging, allowed=access.folders)
+    hand_over(stack, inventory, nodes, planned, load, handling, [*access.notes, *chosen, *notices])

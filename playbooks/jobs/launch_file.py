@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from invoke.context import Context
 
 from infra.inventory import Inventory, Node
+from launch.access import Access
 from launch.data.data_spec import DataSource
 from launch.data.data_stores import Storage
 from launch.errors import InputError
 from launch.launchers.registry import LAUNCHERS
 from launch.numbers import counted
 from playbooks.check.on_unhealthy import ON_UNHEALTHY_HELP, on_unhealthy_flag, with_healthy_nodes
+from playbooks.cli.access import ACCESS, access_flags
 from playbooks.cli.options import (
     HANG_HELP,
     HEALTH_HELP,
@@ -55,6 +57,7 @@ _HELP = {
     "env": "a variable for every rank, over the file's: NAME=VALUE, or NAME for its value here; may be "
     "repeated",
     **{option.replace("_", "-"): f"{text}; over the file's" for option, text in ENVIRONMENT.items()},
+    **{option.replace("_", "-"): text for option, text in ACCESS.items()},
     "sas-file": SAS_HELP,
     "stage": f"{STAGE_HELP}; over the file's",
     "set": "one value of the file, by its path through the keys: inputs.lr=0.1; may be repeated",
@@ -78,7 +81,7 @@ _HELP = {
     example="fab launch job.yml --set inputs.lr=0.1",
     called="launch",
     help=_HELP,
-    iterable=["env", "find_links", "metric", "set"],
+    iterable=["allow_path", "env", "fill", "find_links", "metric", "set"],
     positional=["file"],
 )
 def launch_file(  # noqa: PLR0913, PLR0917
@@ -103,6 +106,8 @@ def launch_file(  # noqa: PLR0913, PLR0917
     find_links: list[str] | None = None,
     runtime: str | None = None,
     registry_token: str | None = None,
+    fill: list[str] | None = None,
+    allow_path: list[str] | None = None,
     sas_file: str | None = None,
     stage: str | None = None,
     probe: bool = False,
@@ -121,12 +126,13 @@ def launch_file(  # noqa: PLR0913, PLR0917
 
     chosen = open_from(context, stack)
     inventory = chosen.saved()
-    read = read_job_file(file, set or ())  # refuses what is not a path
+    access = access_flags(fill, allow_path)
+    read = read_job_file(file, set or (), access)  # refuses what is not a path
     folders = [Path(file).expanduser().absolute().parent, Path.cwd(), chosen.project]
-    job = with_assets(read, folders)
+    job = with_assets(read, folders, access)
     given = {"requirements": requirements, "conda": conda, "image": image, "environment": environment}
     flags = Flags(
-        environment=environment_flag(given),
+        environment=environment_flag(given, access),
         processes=None if nproc_per_node is None else processes_flag(nproc_per_node),
         env=variables(env or (), os.environ),
         name=name,
@@ -142,9 +148,10 @@ def launch_file(  # noqa: PLR0913, PLR0917
     wanted, notices = _nodes(job, chosen, inventory, nodes, dry_run=dry_run)
     handling = Handling(detach, json, dry_run, cancel_on_interrupt, registries_flag(registry_token))
     forms = {"find_links": find_links, "runtime": runtime}
-    runs_in = found_environment(wanted_environment(job, flags), forms, folders)
+    runs_in = found_environment(wanted_environment(job, flags), forms, folders, access)
     options = launch_options(chosen, inventory, job, flags, runs_in, sas_file, stage)
-    load = load_of(chosen, job)
+    load = load_of(chosen, job, access.folders)
+    notices = [*access.notes, *notices]
     if about_unhealthy == "replace":
         spec = _staged(chosen, inventory, wanted, job, options, load)[0].first_plan().spec  # has no mistake
         healthy = with_healthy_nodes(chosen, inventory, wanted, spec.env, spec.health, dry_run=dry_run)
@@ -153,8 +160,9 @@ def launch_file(  # noqa: PLR0913, PLR0917
     launch_job(chosen, inventory, wanted, job, options, load, handling, notices)
 
 
-def read_job_file(path: str, settings: Sequence[str]) -> JobFile:
-    """Return the job file, with ``--set``'s values. Raise :class:`~launch.errors.InputError`."""
+def read_job_file(path: str, settings: Sequence[str], access: Access) -> JobFile:
+    """Return the job file, with ``--set``'s values; it may read what ``access`` says. Raise
+    :class:`~launch.errors.InputError`."""
     from launch.jobfile import read
 
     file = Path(os.path.expanduser(path))  # noqa: PTH111  (an unknown ~user stays in the name)
@@ -173,7 +181,7 @@ def read_job_file(path: str, settings: Sequence[str]) -> JobFile:
         if not equals or not key:
             raise InputError("--set", setting, "is not KEY=VALUE", "write it like --set inputs.lr=0.1")
         overrides.append((key, value))
-    return read(file, overrides)
+    return read(file, overrides, access)
 
 
 def _nodes(
@@ -288,7 +296,7 @@ def _staged(
             home=home,
             pushed=Pushed(snapshot, files, {**places, **paths}),
             environment=options.environment,
-            source=source_text(load.code.root / script) if script in files else None,
+            source=source_text(load.code.root, script) if script in files else None,
             flags=flags,
         )
 
@@ -308,8 +316,9 @@ def _staged(
     return staging, make_with(staging.placeholders)
 
 
-def load_of(stack: Stack, job: JobFile) -> Load:
-    """Return the code, without what its ignore files name, and every input on this machine, whole."""
+def load_of(stack: Stack, job: JobFile, allowed: tuple[Path, ...]) -> Load:
+    """Return the code, without what its ignore files name, and every input on this machine, whole; links in
+    data may lead into ``allowed``."""
     from launch.code.snapshot import EMPTY, plan_data, plan_snapshot
     from launch.jobfile import Data
 
@@ -317,14 +326,18 @@ def load_of(stack: Stack, job: JobFile) -> Load:
     if job.code is not None:
         try:
             plan_code = plan_snapshot if job.code.is_dir() else plan_data
-            code = plan_code(job.code, stack.hashes_of(job.code), keys)
+            code = plan_code(
+                job.code, stack.hashes_of(job.code), keys, expected=job.code if job.code.is_dir() else None
+            )
         except InputError as error:
             raise job.located(error, "code") from None
     data = {}
     for name, value in job.inputs.items():
         if isinstance(value, Data) and value.local is not None:
             try:
-                data[value.local] = plan_data(value.local, stack.hashes_of(value.local), keys)
+                data[value.local] = plan_data(
+                    value.local, stack.hashes_of(value.local), keys, allowed, value.real
+                )
             except InputError as error:
                 raise job.located(error, f"inputs.{name}.path") from None
-    return Load(code, data)
+    return Load(code, data, allowed=allowed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import signal
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -11,12 +12,14 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
 from infra.inventory import Inventory, Node
+from launch.access import is_within, read_resolved
 from launch.errors import (
     InputError,
     ManyNodesError,
     NodeUnreachable,
     NotPushed,
     RankliftError,
+    RetryError,
     StepTimeout,
 )
 from launch.remote.base.messages import size
@@ -43,6 +46,9 @@ if TYPE_CHECKING:
     from launch.remote.base.phase_records import PlannedPrice
 
 __all__ = ["Handling", "Identity", "Load", "hand_over", "home_of", "planned_as", "source_text"]
+
+_SCRIPT_BYTES = 1 << 20
+"""Of a script, what is read to see which launcher it uses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,8 @@ class Load:
     """What brings data that is in storage."""
     tool: Snapshot | None = None
     """What reads the stacks of ranks that hang."""
+    allowed: tuple[Path, ...] = ()
+    """Resolved paths that links in the folders of its environment may lead into."""
 
     @property
     def snapshots(self) -> tuple[Snapshot, ...]:
@@ -120,11 +128,15 @@ def home_of(user: str) -> str:
     return "/root" if user == "root" else f"/home/{user}"
 
 
-def source_text(script: Path) -> str | None:
-    """Return a script's text; None when it cannot be read."""
+def source_text(root: Path, script: str) -> str | None:
+    """Return the text of a script of the code in ``root``; None for one that cannot be read, or is a link out
+    of the code."""
+    path = Path(os.path.realpath(root / script))
+    if not is_within(path, [Path(os.path.realpath(root))]):
+        return None
     try:
-        return script.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        return read_resolved(path, _SCRIPT_BYTES).decode()
+    except (OSError, RetryError, UnicodeDecodeError):
         return None
 
 
@@ -336,7 +348,9 @@ def _bring(
     if staged is not planned:
         stages.add("stage-data", begun, sum(one["bytes"] for one in staged.data if one["seconds"]))
     detach.phase, begun = "environment", stages.now()
-    complete = in_environment(detach.stack, detach.inventory, nodes, staged, head, handling.registries)
+    complete = in_environment(
+        detach.stack, detach.inventory, nodes, staged, head, handling.registries, load.allowed
+    )
     if complete is not staged:
         stages.add("stage-environment", begun)
     return complete

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from invoke.context import Context
 
 from infra.inventory import KEY_FILE, Inventory, Node
+from launch.access import is_work_tree
 from launch.errors import ManyNodesError, NodeUnreachable, RankliftError
 from launch.nodeset import fold
 from launch.numbers import counted
@@ -160,22 +161,11 @@ def record_push(stack: Stack, snapshot: Snapshot, *, is_pushed: bool = True) -> 
 
 
 def source_folder(given: str | None) -> Path:
-    """Return the folder to push: ``--source``, else the repository around the current folder, else that.
-
-    Does not run git: it may be missing, and it refuses a repository of another user.
-    """
+    """Return the folder to push: ``--source``, else the repository around the current folder, else that."""
     if given is not None:
         return Path(os.path.expanduser(given))  # noqa: PTH111  (an unknown user stays in the name)
     here = Path.cwd()
-    return next((folder for folder in (here, *here.parents) if _is_repository(folder)), here)
-
-
-def _is_repository(folder: Path) -> bool:
-    mark = folder / ".git"
-    try:
-        return (mark / "HEAD").is_file() or mark.is_file()  # a work tree and a submodule have a file
-    except PermissionError:
-        return os.path.isdir(mark)  # noqa: PTH112  (False where even that may not be read)
+    return next((folder for folder in (here, *here.parents) if is_work_tree(folder)), here)
 
 
 def key_numbers(stack: Stack) -> frozenset[bytes]:

@@ -19,6 +19,7 @@ from launch.errors import GiveUpError, InputError, JobFailed, RankliftError
 from launch.numbers import counted
 from playbooks.check.alone import alone, wait_for_free_nodes
 from playbooks.cli import output as shown
+from playbooks.cli.access import ACCESS, access_flags
 from playbooks.cli.options import number, probe_flag, processes_flag, variables
 from playbooks.cli.signals import report_half_done
 from playbooks.cli.task import command, open_from, seconds
@@ -60,6 +61,7 @@ _HELP = {
     "timeout": "limit of each run: 90, 90s, 10m or 2h",
     "probe": "prove InfiniBand before every run on several nodes (default: before the first there)",
     "no-probe": "measure without that proof, and without InfiniBand where there is none",
+    **{option.replace("_", "-"): text for option, text in ACCESS.items()},
     "dry-run": "print the runs, without any connection or cloud call",
 }
 
@@ -68,7 +70,7 @@ _HELP = {
     "scaling",
     example="fab scaling job.yml --nodes 1,2,4,8 --repeat 3",
     help=_HELP,
-    iterable=["env", "set"],
+    iterable=["allow_path", "env", "fill", "set"],
     positional=["file"],
 )
 def scaling(  # noqa: PLR0913, PLR0917  (each is an option)
@@ -87,6 +89,8 @@ def scaling(  # noqa: PLR0913, PLR0917  (each is an option)
     env: list[str] | None = None,
     nproc_per_node: str | None = None,
     environment: str | None = None,
+    fill: list[str] | None = None,
+    allow_path: list[str] | None = None,
     timeout: str | None = None,
     probe: bool = False,
     no_probe: bool = False,
@@ -108,14 +112,15 @@ def scaling(  # noqa: PLR0913, PLR0917  (each is an option)
     inventory = chosen.saved()
     folder = Path(output).expanduser()
     folders = [Path(file).expanduser().absolute().parent, Path.cwd(), chosen.project]
-    job = with_assets(read_job_file(file, set or ()), folders)
+    access = access_flags(fill, allow_path)
+    job = with_assets(read_job_file(file, set or (), access), folders, access)
     if job.own.on_unhealthy == "replace":
         where = job.places["ranklift.on_unhealthy"].where
         shown.progress(f"{where}: ranklift.on_unhealthy is not used: all runs have the same nodes")
     pattern = read_metric(metric, job.own.metrics)
     plan = _plan(nodes, repeat, (metric, pattern), of, (weak, strong), warm_up, len(inventory.nodes))
     flags = Flags(
-        environment=environment_flag({**dict.fromkeys(ENVIRONMENT), "environment": environment}),
+        environment=environment_flag({**dict.fromkeys(ENVIRONMENT), "environment": environment}, access),
         processes=None if nproc_per_node is None else processes_flag(nproc_per_node),
         env=variables(env or (), os.environ),
         timeout_s=None if timeout is None else seconds("--timeout", timeout),
@@ -123,10 +128,12 @@ def scaling(  # noqa: PLR0913, PLR0917  (each is an option)
         probe=probe_flag(probe, no_probe),
     )
     runs_in = found_environment(
-        wanted_environment(job, flags), {"find_links": None, "runtime": None}, folders
+        wanted_environment(job, flags), {"find_links": None, "runtime": None}, folders, access
     )
     options = launch_options(chosen, inventory, job, flags, runs_in, None, None)
-    load = load_of(chosen, job)
+    load = load_of(chosen, job, access.folders)
+    for note in access.notes:
+        shown.progress(note)
     wanted = choose_nodes(inventory, None)[: plan.counts[-1]]
     subject = _subject(chosen, inventory, wanted, job, _Given(file, set or (), flags, load))
     with nullcontext() if dry_run else alone(chosen, "scaling"):

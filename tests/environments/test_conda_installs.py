@@ -53,7 +53,7 @@ class Desk:
 
     @property
     def asked(self) -> PythonEnvironment:
-        return read_conda(self.folder / "conda.yml", {})
+        return read_conda(self.folder / "conda.yml")
 
     def make(self) -> Made:
         planned = {one.id: one for one in map(plan_data, (self.folder / "wheels", *self.asked.channels))}

@@ -57,7 +57,7 @@ def test_a_job_file_that_names_the_folder_around_them_takes_all_but_them(
     else:
         lines.append(f"inputs: {{all: {{type: uri_folder, path: {values['data']}}}}}")
     (project / "job.yml").write_text("\n".join(lines))
-    ran = fab(project, "launch", "job.yml", "--dry-run")
+    ran = fab(project, "launch", "job.yml", "--dry-run", "--allow-path", "..")
     assert ran.returncode == 0, ran.stderr
     assert KEY_FILE not in ran.stdout
     left_out = f"{'' if values.get('data') == '.' else 'ranklift/'}.ranklift (a stack's private keys)"

@@ -141,7 +141,8 @@ def test_a_script_of_the_guide_launches_what_it_says(fab: FakeFab, tmp_path: Pat
     stored = re.search(r"curated_env_name = '(.*)'", original(name))
     assert job.pop("environment") == f"azureml:{stored[1] if stored else 'AzureML-PyTorch-1.6-GPU'}@latest"
     assert job == SCRIPT | {"code": source} | EXPECTED[meant]
-    words = ["launch", "--name", "experiment_name", "--detach", "--json", "--stack", "gpu-cluster"]
+    words = ["launch", "--name", "experiment_name", "--allow-path", source]
+    words += ["--detach", "--json", "--stack", "gpu-cluster"]
     assert fab.words("launch") == [words]
     spec = spec_of(call["job"], tmp_path, EXPECTED[meant]["resources"]["instance_count"])
     assert (spec.kind, spec.per_node, spec.processes_per_node) == PROCESSES[meant]
@@ -167,7 +168,9 @@ def test_the_documentations_own_script_runs(fab: FakeFab, monkeypatch: pytest.Mo
     (script,) = re.findall(r"^```python\n(.*?)^```$", DOCUMENTATION.read_text(), re.MULTILINE | re.DOTALL)
     exec(compile(script, "docs", "exec"), {})
     assert Path("results/outputs/model.pt").read_text() == "weights"
-    assert fab.words("launch") == [["launch", "--name", "digits", "--detach", "--json", "--stack", "dev"]]
+    allowed = ["--allow-path", str(Path.cwd() / "src")]
+    words = ["launch", "--name", "digits", *allowed, "--detach", "--json", "--stack", "dev"]
+    assert fab.words("launch") == [words]
 
 
 @pytest.mark.parametrize("name", [*EXPECTED, *TRANSLATED])

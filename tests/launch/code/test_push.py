@@ -219,6 +219,19 @@ def test_two_pushes_at_once_both_succeed(cluster: Cluster, tree: Path) -> None:
         assert debris(node) == []
 
 
+@pytest.mark.parametrize(("replaced", "target"), [("run.sh", "secret"), ("a folder", "")])
+def test_a_link_that_took_a_files_place_since_the_plan_is_not_followed(
+    cluster: Cluster, tree: Path, replaced: str, target: str
+) -> None:
+    (tree.parent / "secret").write_text("secret of the operator")
+    (tree.parent / "größe\nzwei").write_bytes(os.urandom(300_000))
+    snapshot = plan_snapshot(tree)
+    (tree / replaced).rename(tree / "moved")
+    (tree / replaced).symlink_to(tree.parent / target)
+    with pytest.raises(RetryError, match="changed while it was being pushed; push again"):
+        push(snapshot, cluster.head, cluster.nodes, ssh=cluster.ssh)
+
+
 def test_a_file_that_changes_meanwhile_is_named(cluster: Cluster, tree: Path) -> None:
     snapshot = plan_snapshot(tree)
     (tree / "run.sh").write_text("#!/bin/zz\n")

@@ -147,8 +147,8 @@ def test_data_is_whole_whatever_ignore_files_say(tree: Path) -> None:
     assert {".gitignore", ".ranklift-ignore", "sub/a.bin", ".git/config"} <= paths
 
 
-def test_links_in_data_are_followed(tree: Path, tmp_path: Path) -> None:
-    blobs = tmp_path / "blobs"
+def test_links_in_data_are_followed(tree: Path) -> None:
+    blobs = tree / "blobs"
     (blobs / "more").mkdir(parents=True)
     (blobs / "one").write_text("content")
     (blobs / "more" / "two").write_text("2")

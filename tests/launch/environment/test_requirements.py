@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from launch.access import Access
 from launch.environment.environment_spec import MOST_FOLDERS, Bare, ImageEnvironment, PythonEnvironment
 from launch.environment.requirements import read_requirements, with_wheels
 from launch.errors import InputError, InputErrors
@@ -16,7 +17,7 @@ from launch.remote.store.store import KEEP
 def made(tmp_path: Path, text: str, **environ: str) -> PythonEnvironment:
     path = tmp_path / "requirements.txt"
     path.write_text(text)
-    return read_requirements(path, environ)
+    return read_requirements(path, Access(variables=environ))
 
 
 def test_comments_and_continued_lines_are_joined_and_hashes_stay(tmp_path: Path) -> None:
@@ -68,8 +69,26 @@ def test_folders_of_wheels_are_sent_and_not_looked_for_on_the_head(tmp_path: Pat
 def test_a_variable_is_filled_in_here_because_the_head_has_none(tmp_path: Path) -> None:
     text = "--index-url https://user:${TOKEN}@pypi.example.com/simple\ntorch\n"
     assert "user:secret@" in made(tmp_path, text, TOKEN="secret").requirements
-    with pytest.raises(InputError, match=r"requirements\.txt, line 1: \$\{TOKEN\}: is not set here; export"):
+
+
+def test_a_variable_that_the_user_did_not_name_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", "secret")
+    text = "torch\n--index-url https://pypi.example.com/${TOKEN}/simple\n"
+    with pytest.raises(
+        InputError, match=r"requirements\.txt, line 2: \$\{TOKEN\}: .*; give --fill TOKEN"
+    ) as error:
         made(tmp_path, text)
+    assert "secret" not in str(error.value)
+
+
+def test_each_variable_that_was_filled_in_is_noted_without_its_value(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("--index-url https://${HOST}/${TOKEN}\ntorch\n")
+    access = Access(variables={"TOKEN": "secret", "HOST": "hidden", "OTHER": "x"})
+    read_requirements(tmp_path / "requirements.txt", access)
+    where = f"is filled in from this machine's environment ({tmp_path}/requirements.txt, line 1)"
+    assert access.notes == [f"${{HOST}} {where}", f"${{TOKEN}} {where}"]
 
 
 @pytest.mark.parametrize(
@@ -118,13 +137,13 @@ def test_a_file_that_includes_itself_and_an_empty_one_are_refused(tmp_path: Path
 def test_a_file_that_is_missing_too_large_or_not_text_is_refused_by_its_path(tmp_path: Path) -> None:
     path = tmp_path / "none.txt"
     with pytest.raises(InputError, match=r"none\.txt.*cannot be read \(No such file .*name a requirements"):
-        read_requirements(path, {})
+        read_requirements(path)
     path.write_bytes(b"torch\n" * 1_000_000)
     with pytest.raises(InputError, match=r"none\.txt.*is larger than \d+ bytes"):
-        read_requirements(path, {})
+        read_requirements(path)
     path.write_bytes(b"torch  # \xff\n")
     with pytest.raises(InputError, match=r"none\.txt.*is not UTF-8"):
-        read_requirements(path, {})
+        read_requirements(path)
 
 
 def test_wheels_of_an_option_go_with_packages_and_nothing_else(tmp_path: Path) -> None:

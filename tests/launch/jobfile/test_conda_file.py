@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from launch.access import Access
 from launch.environment.environment_spec import PythonEnvironment
 from launch.errors import InputError, InputErrors
 from launch.jobfile import read_conda
@@ -15,7 +16,7 @@ from launch.jobfile import read_conda
 def made(tmp_path: Path, text: str, **environ: str) -> PythonEnvironment:
     path = tmp_path / "conda.yml"
     path.write_text(text)
-    return read_conda(path, environ)
+    return read_conda(path, Access(variables=environ))
 
 
 def test_python_and_pip_alone_need_no_conda(tmp_path: Path) -> None:
@@ -109,7 +110,7 @@ def test_requirements_in_it_are_inlined_from_its_own_folder(tmp_path: Path) -> N
         ),
         (
             "channels: ['file:///nowhere']\ndependencies: [a]\n",
-            "line 1: channels[0] = 'file:///nowhere': is not a folder with a channel, which has noarch/",
+            "line 1: channels[0] = 'file:///nowhere': /nowhere does not exist; give the folder above noarch",
         ),
         (
             "channels: ['https://ann:secret@a.example/b']\ndependencies: [a]\n",
@@ -160,4 +161,4 @@ def test_all_mistakes_come_at_once(tmp_path: Path) -> None:
 
 def test_a_missing_file_is_named_by_who_named_it(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^--conda = '.*none.yml': cannot be read .*; name a conda file"):
-        read_conda(tmp_path / "none.yml", {})
+        read_conda(tmp_path / "none.yml")

@@ -98,7 +98,7 @@ def test_a_build_in_place(files: Path) -> None:
         ("environment: {image: a, conda_fil: c}", "conda_fil = 'c': unknown key; did you mean conda_file?"),
         (
             "environment: {conda_file: none.yml}",
-            "line 2: environment.conda_file = 'none.yml': cannot be read",
+            "line 2: environment.conda_file = 'none.yml': none.yml does not exist",
         ),
         ("environment: {build: {}}", "environment.build: has no path; add path:"),
         (
@@ -111,7 +111,7 @@ def test_a_build_in_place(files: Path) -> None:
         ),
         (
             "ranklift: {environment: {requirements: r.txt}}",
-            "ranklift.environment.requirements = 'r.txt': cannot be read",
+            "ranklift.environment.requirements = 'r.txt': r.txt does not exist",
         ),
         (
             "ranklift: {environment: {requirements: requirements.txt, conda_file: conda.yml}}",

@@ -297,6 +297,15 @@ def test_a_key_comes_to_be_known_though_the_file_was_remembered_before(tree: Pat
     assert "copy" not in paths(plan_snapshot(tree, cache, key_numbers(text)))
 
 
+def test_a_key_behind_another_first_line_or_without_its_last_one_is_found(tree: Path, tmp_path: Path) -> None:
+    text = make_key(tmp_path / "id")
+    first = b"-----BEGIN PRIVATE KEY-----\n"
+    (tree / "behind").write_bytes(first + text)
+    (tree / "cut").write_bytes(text.partition(b"-----END")[0])
+    found = plan_snapshot(tree, None, key_numbers(text))
+    assert {"behind", "cut"} <= set(found.private)
+
+
 def test_a_file_that_is_too_large_is_not_searched(tree: Path, tmp_path: Path) -> None:
     text = make_key(tmp_path / "id")
     for name, padding in (("small", LARGEST - len(text)), ("large", LARGEST - len(text) + 1)):

@@ -215,6 +215,72 @@ def test_outside_of_a_repository_nothing_is_offered(tmp_path: Path, workplace: P
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
+MARK = "the fabfile ran"
+
+
+def lay_trap(folder: Path) -> Path:
+    """A fabfile in ``folder`` that leaves a file there, and a folder below."""
+    (folder / "fabfile.py").write_text(
+        f"import pathlib\npathlib.Path({str(folder / MARK)!r}).touch()\n{FABFILE}"
+    )
+    (folder / "below").mkdir()
+    return folder / "below"
+
+
+@pytest.mark.parametrize("shell", completion.SHELLS)
+def test_a_fabfile_of_a_folder_that_everybody_may_write_in_is_not_run(
+    tmp_path: Path, workplace: Path, shell: str
+) -> None:
+    below = lay_trap(tmp_path)
+    env = environment(workplace) | {"HOME": str(tmp_path / "home")}
+    tmp_path.chmod(0o1777)
+    ran = fab(below, "--complete", "--", shell, "st", env=env)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+    assert not (tmp_path / MARK).exists()
+    tmp_path.chmod(0o755)
+    fab(below, "--complete", "--", shell, "st", env=env)
+    assert (tmp_path / MARK).exists()
+
+
+class TestTrust:
+    """A fabfile is run for an answer if it and its folder are the user's own, or root's."""
+
+    @pytest.fixture
+    def fabfile(self, tmp_path: Path) -> Path:
+        lay_trap(tmp_path)
+        return tmp_path / "fabfile.py"
+
+    def test_is_given_to_the_users_own(self, fabfile: Path) -> None:
+        assert completion.is_trusted(fabfile)
+
+    @pytest.mark.parametrize("at", ["fabfile.py", "."])
+    def test_is_not_given_to_another_users(
+        self, fabfile: Path, at: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if os.getuid() == 0:
+            os.chown(fabfile.parent / at, 12345, -1)
+        else:
+            monkeypatch.setattr(os, "getuid", lambda: 12345)
+        assert not completion.is_trusted(fabfile)
+
+    def test_is_not_given_to_what_everybody_may_write(self, fabfile: Path) -> None:
+        fabfile.chmod(0o666)
+        assert not completion.is_trusted(fabfile)
+
+    def test_is_not_given_to_a_link_into_a_folder_that_everybody_may_write_in(self, fabfile: Path) -> None:
+        (fabfile.parent / "below" / "fabfile.py").symlink_to(fabfile)
+        fabfile.parent.chmod(0o777)
+        assert not completion.is_trusted(fabfile.parent / "below" / "fabfile.py")
+
+    def test_is_not_given_to_a_package_in_a_folder_that_everybody_may_write_in(self, tmp_path: Path) -> None:
+        package = tmp_path / "fabfile"
+        package.mkdir()
+        (package / "__init__.py").write_text(FABFILE)
+        assert completion.is_trusted(package / "__init__.py")
+        tmp_path.chmod(0o777)
+        assert not completion.is_trusted(package / "__init__.py")
+
+
 def test_another_shell_is_refused_by_name(tmp_path: Path) -> None:
     ran = fab(tmp_path, "--print-completion-script", "tcsh")
     assert (ran.returncode, ran.stdout) == (2, "")
@@ -312,6 +378,44 @@ def test_a_shell_completes(terminal: Terminal, typed: str, words: list[str] | No
         assert completed[-1].startswith("train")
     else:
         assert completed == words
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "y1$(touch pwned)",
+        "y2`touch pwned`",
+        "y3;touch pwned",
+        "y4 two words",
+        "y5'single",
+        'y6"double',
+        "y7$HOME",
+        "y8&touch pwned",
+        "y9|touch pwned",
+        "yA\\back",
+        "yB!history",
+        "yC*",
+        "yD{a,b}",
+        "yE#hash",
+        "yF(touch pwned)",
+    ],
+)
+def test_a_shell_inserts_a_value_as_a_word_whatever_it_holds(
+    terminal: Terminal, workplace: Path, name: str
+) -> None:
+    file = workplace / "environments" / f"{name}.yml"
+    file.write_text("name: x\n")
+    try:
+        for typed in (
+            f"fab launch.torch x --environment {name[:2]}",
+            f"fab launch.torch x --environment={name[:2]}",
+        ):
+            completed = terminal.completed(typed)
+            assert completed[-1].removeprefix("--environment=") == name
+            assert len(completed) in (4, 5)
+    finally:
+        file.unlink()
+    assert not (workplace / "pwned").exists()
 
 
 def test_zsh_lists_a_value_without_help_alone(workplace: Path) -> None:

@@ -1,0 +1,146 @@
+"""What the files of a repository may read of the operator's machine: nothing outside it, and no variable.
+
+A job file, a requirements file, a conda file, an environment and a data asset belong to whoever wrote the
+repository. What they name is read where it lies in the repository, or where the user has allowed it on the
+command line or at the terminal. What users type there themselves is their own word.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from launch.credentials import home_folders, known_credentials
+from launch.errors import InputError, RetryError
+
+__all__ = ["Access", "Scope", "is_within", "is_work_tree", "open_resolved", "read_resolved", "repository_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What the user allows files of a repository to read beyond it, and the record of what they read so."""
+
+    folders: tuple[Path, ...] = ()
+    """Folders and files outside of it, resolved."""
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Variables that may be filled in, by name."""
+    ask: Callable[[str], bool | None] = lambda _: None
+    """Asks the user at the terminal; None where there is none."""
+    notes: list[str] = field(default_factory=list)
+    """Lines about each path outside of it and each variable that a file has read."""
+    agreed: set[Path] = field(default_factory=set)
+    """Paths to which the user agreed at the terminal."""
+
+    def of(self, folder: Path) -> Scope:
+        """Return the scope of the files in ``folder``."""
+        return Scope(folder, repository_of(folder), self)
+
+    def fill(self, where: str, name: str) -> str:
+        """Return the value of a variable for ``${NAME}`` at ``where``. Raise
+        :class:`~launch.errors.InputError` for one that the user has not named."""
+        if name not in self.variables:
+            problem = "is a variable of this machine, and a file reads none that you do not name"
+            raise InputError(f"{where}: ${{{name}}}", None, problem, f"give --fill {name} to fill it in")
+        self._note(f"${{{name}}} is filled in from this machine's environment ({where})")
+        return self.variables[name]
+
+    def allow(self, where: str, path: Path, repository: Path | None) -> None:
+        """Return if the user allows a resolved path outside of the repository, else raise
+        :class:`~launch.errors.InputError`."""
+        if not is_within(path, (*self.folders, *self.agreed)):
+            of = f"the repository {repository}" if repository else "any repository: your home folder is none"
+            if not self.ask(f"{where} names {path}, outside of {of}. Read it, and send it to the nodes?"):
+                folder = path if path.is_dir() else path.parent
+                problem = f"lies outside of {of}"
+                raise InputError(where, str(path), problem, f"give --allow-path {folder} if it may be sent")
+            self.agreed.add(path)
+        self._note(f"read from outside of the repository: {path} ({where})")
+
+    def _note(self, line: str) -> None:
+        if line not in self.notes:
+            self.notes.append(line)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where a file's relative paths start, and what it may read."""
+
+    folder: Path
+    repository: Path | None
+    """The resolved repository; None where there is none."""
+    access: Access
+
+    def named(self, written: str) -> Path:
+        """Return the path that a file writes as ``written``. Raise OSError, RuntimeError and ValueError for
+        what is none."""
+        return self.folder / Path(written).expanduser()
+
+    def admitted(self, where: str, named: Path, *, is_typed: bool = False) -> Path:
+        """Return ``named`` resolved, if it may be read: the file and line ``where`` name it, or the user,
+        where it ``is_typed``. Raise :class:`~launch.errors.InputError`."""
+        path = Path(os.path.realpath(named))
+        known_credentials().refuse(where, path, named)
+        if not is_typed and not is_within(path, filter(None, (self.repository,))):
+            self.access.allow(where, path, self.repository)
+        return path
+
+    def at(self, folder: Path) -> Scope:
+        """Return the same for a file in another folder, which this one includes."""
+        return replace(self, folder=folder)
+
+
+def repository_of(folder: Path) -> Path | None:
+    """Return the repository that files in ``folder`` belong to, resolved: the git work tree around it, else
+    the folder itself.
+
+    None for a folder that holds the user's home folder, or is it: what lies there is not one author's. A work
+    tree that does, of somebody's settings, is passed over.
+    """
+    real = Path(os.path.realpath(folder))
+    homes = home_folders(os.environ)
+
+    def is_home(one: Path) -> bool:
+        return any(home.is_relative_to(one) for home in homes)
+
+    trees = (one for one in (real, *real.parents) if is_work_tree(one) and not is_home(one))
+    return next(trees, None if is_home(real) else real)
+
+
+def is_work_tree(folder: Path) -> bool:
+    """Return whether the folder is the top of a git work tree.
+
+    Does not run git: it may be missing, and it refuses a repository of another user.
+    """
+    mark = folder / ".git"
+    try:
+        return (mark / "HEAD").is_file() or mark.is_file()  # a work tree and a submodule have a file
+    except PermissionError:
+        return os.path.isdir(mark)  # noqa: PTH112  (False where even that may not be read)
+
+
+def is_within(path: Path, folders: Iterable[Path]) -> bool:
+    """Return whether a resolved path is one of these resolved folders, or lies below one.
+
+    >>> is_within(Path("/data/a"), [Path("/data")]), is_within(Path("/database"), [Path("/data")])
+    (True, False)
+    """
+    return any(path.is_relative_to(folder) for folder in folders)
+
+
+def open_resolved(path: str) -> int:
+    """Return a handle of the file at a resolved path. Raise OSError; RetryError where a link was put into the
+    path since it was resolved."""
+    # O_NONBLOCK, so that a pipe in the file's place does not wait for a writer.
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if os.path.realpath(path) != path:
+        os.close(handle)
+        raise RetryError(f"{path} changed while it was read; try again")
+    return handle
+
+
+def read_resolved(path: Path, most: int) -> bytes:
+    """Return at most ``most`` bytes of the file at a resolved path. Raise as :func:`open_resolved`."""
+    with open(open_resolved(str(path)), "rb") as stream:
+        return stream.read(most)
