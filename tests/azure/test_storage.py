@@ -10,14 +10,12 @@ import pytest
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 
 from infra.arm.clients import blob_service
-from rehearsal import azurite
 from rehearsal.arm.core.subscription import OPERATOR
 from tests.e2e.workplace import Workplace
 
 pytestmark = [
     pytest.mark.azure,
     pytest.mark.timeout(1800),
-    pytest.mark.skipif(not azurite.installed(), reason="Azurite is not installed: tools/setup --azure"),
 ]
 
 STACK = "rehearsal"

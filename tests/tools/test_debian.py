@@ -27,7 +27,7 @@ def commands(tmp_path: Path) -> Path:
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in ORDINARY:
-        (folder / name).symlink_to(shutil.which(name) or pytest.skip(f"no {name}"))
+        (folder / name).symlink_to(shutil.which(name) or "")
     return folder
 
 
@@ -124,8 +124,6 @@ def test_no_service_starts_while_packages_are_installed_and_afterwards_they_may(
 def test_a_service_that_a_package_brings_stays_off_and_one_that_is_there_stays_as_it_is(
     commands: Path, tmp_path: Path
 ) -> None:
-    if not all(Path(place).is_dir() for place in ("/etc/systemd/system", "/lib/systemd/system")):
-        pytest.skip("no systemd here")
     command(commands, "ln", 'exec /bin/ln "$@"')
     (tmp_path / "sbin").mkdir()
     (tmp_path / "systemd/installed").mkdir(parents=True)
