@@ -128,7 +128,7 @@ def test_a_service_that_a_package_brings_stays_off_and_one_that_is_there_stays_a
     (tmp_path / "sbin").mkdir()
     (tmp_path / "systemd/installed").mkdir(parents=True)
     (tmp_path / "systemd/installed/docker.service").touch()
-    for package in ("docker-registry", "charliecloud-builders", "prometheus"):
+    for package in ("docker-registry", "docker.io", "prometheus"):
         install(commands, tmp_path, tmp_path / "seen", package)
     masked = {path.name: str(path.readlink()) for path in (tmp_path / "systemd/used").iterdir()}
     assert masked == dict.fromkeys(
