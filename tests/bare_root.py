@@ -46,6 +46,7 @@ wait; exit "$status"
 """
 """Passes a SIGTERM on to all of its session: mmdebstrap alone would wait for its hooks before it removes
 the root."""
+ALONE = ("--mount", "--propagation=private", "--pid", "--fork", "--kill-child")
 ENTER = """\
 set -e
 cd "$1"; shift
@@ -53,12 +54,15 @@ for device in net/tun fuse; do
     [ -e "/dev/$device" ] || continue
     mkdir -p "dev/net" && touch "dev/$device" && mount --bind "/dev/$device" "dev/$device"
 done
+mount -t proc proc proc
 mount --rbind . . && cd "$PWD"
 pivot_root . mnt
 umount --lazy /mnt
-exec env --ignore-environment "$@"
+env --ignore-environment "$@"
+exit "$?"
 """
-"""Enters a root as a system does that has booted it: who lives in a chroot may make no user namespaces."""
+"""Enters a root as a system does that has booted it: who lives in a chroot may make no user namespaces, and
+without a first process of its own, which bash is, nobody takes note of the orphans that have ended."""
 SERVE = f"""\
 import json, subprocess, sys
 for line in sys.stdin:
@@ -188,7 +192,7 @@ def open_root(
     archive: Path, hooks: Sequence[str], *, temporary: Path, env: dict[str, str]
 ) -> Iterator[BareRoot]:
     """Unpack ``archive``, which needs to hold python3, and run ``hooks``; remove the root at the end."""
-    serve = shlex.join(["unshare", "--mount", "--propagation=private", "bash", "-c", ENTER, "bash"])
+    serve = shlex.join(["unshare", *ALONE, "bash", "-c", ENTER, "bash"])
     serve += f' "$1" /usr/bin/python3 -c {shlex.quote(SERVE)}'
     command = unpack(archive, [*hooks, serve], temporary=temporary)
     with subprocess.Popen(

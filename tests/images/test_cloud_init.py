@@ -303,7 +303,7 @@ def test_a_file_in_the_shared_folder_makes_nobody_root_and_is_no_device() -> Non
 
 
 FSTAB = """
-import json, sys
+import inspect, json, sys
 from unittest import mock
 from cloudinit import util
 from cloudinit.config import cc_mounts
@@ -316,10 +316,11 @@ cc_mounts.FSTAB_PATH = fstab
 cc_mounts._is_block_device = block_device
 cc_mounts._get_nth_partition_for_device = lambda path, number: path + "-part1" if block_device(path) else None
 cc_mounts.subp.subp = lambda *_: None
-util.ensure_dir = lambda *_: None
+util.ensure_dir = lambda *_, **__: None
 cloud = mock.Mock()
 cloud.device_name_to_device = {"ephemeral0": "/dev/disk/cloud/azure_resource"}.get
-cc_mounts.handle("mounts", {"mounts": mounts}, cloud, mock.Mock(), [])
+log = [mock.Mock()] if "log" in inspect.signature(cc_mounts.handle).parameters else []  # until 23.1
+cc_mounts.handle("mounts", {"mounts": mounts}, cloud, *log, [])
 """
 """cloud-init's own module on a machine with a temporary disk of Azure's."""
 
