@@ -20,7 +20,7 @@ demo: setup ## the main job on a rehearsed 4-node cluster: up, push, jobs, colle
 
 # Tests wait most of their time, for nodes, limits and ends: more files at once than there are cores. Files come in
 # the order of their names, so that the long ones, in tests/e2e, do not come last and alone.
-test: setup check ## the gates and all tests, with branch coverage
+test: azurite check ## the gates and all tests, with branch coverage
 	pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered
 
 test-chaos: setup ## jobs whose ranks, nodes, launchers or operators break, on 64 rehearsed nodes: a table of what was seen

@@ -143,7 +143,7 @@ ARROWS: dict[str, set[str]] = {
         *("infra.arm", "infra.cluster", "infra.config", "infra.preflight"),
     },
     "infra.arm": {"infra.config"},
-    "infra.farewell": {"infra.cluster.teardown_report"},
+    "infra.stored_providers": {"infra.cluster.keys", "infra.cluster.teardown_report"},
     "infra.config": {"catalogue", "images", "infra.naming", "infra.cluster.shared.registry", "launch.data"},
     "infra.preflight": {"images", "infra", "infra.arm", "infra.cluster.shared.registry", "infra.config"},
     "infra.cluster": {

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -18,10 +20,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["BareRoot", "Ran", "make_archive", "missing_here", "mmdebstrap", "open_root", "run", "unpack"]
+__all__ = [
+    "BareRoot",
+    "Ran",
+    "make_archive",
+    "missing_here",
+    "mmdebstrap",
+    "open_root",
+    "run",
+    "sources",
+    "unpack",
+]
 
 SUITE = "bookworm"
-SOURCES = Path("/etc/apt/sources.list.d/debian.sources")
+SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d/debian.sources"))
+"""Where Debian's installers write which mirrors a machine uses."""
 END_S = 300
 """Seconds that mmdebstrap has to remove what it made, once it is to end."""
 ANSWER = "bare-root-answer:"
@@ -33,6 +46,23 @@ wait; exit "$status"
 """
 """Passes a SIGTERM on to all of its session: mmdebstrap alone would wait for its hooks before it removes
 the root."""
+ALONE = ("--mount", "--propagation=private", "--pid", "--fork", "--kill-child")
+ENTER = """\
+set -e
+cd "$1"; shift
+for device in net/tun fuse; do
+    [ -e "/dev/$device" ] || continue
+    mkdir -p "dev/net" && touch "dev/$device" && mount --bind "/dev/$device" "dev/$device"
+done
+mount -t proc proc proc
+mount --rbind . . && cd "$PWD"
+pivot_root . mnt
+umount --lazy /mnt
+env --ignore-environment "$@"
+exit "$?"
+"""
+"""Enters a root as a system does that has booted it: who lives in a chroot may make no user namespaces, and
+without a first process of its own, which bash is, nobody takes note of the orphans that have ended."""
 SERVE = f"""\
 import json, subprocess, sys
 for line in sys.stdin:
@@ -67,16 +97,33 @@ def mmdebstrap(arguments: Sequence[str], *, temporary: Path) -> list[str]:
     ]
 
 
-def make_archive(archive: Path, *, include: str, temporary: Path, limit_s: float) -> None:
+def sources(suite: str) -> dict[str, str]:
+    """Return the files by which apt reaches this machine's mirrors, for another release of Debian."""
+    mine = platform.freedesktop_os_release()["VERSION_CODENAME"]
+    return {
+        str(path).lstrip("/"): re.sub(rf"\b{mine}\b", suite, path.read_text())
+        for path in SOURCES
+        if path.exists()
+    }
+
+
+def make_archive(archive: Path, *, include: str, temporary: Path, limit_s: float, suite: str = SUITE) -> None:
     """Write a root with the packages ``include`` to ``archive``, from the mirrors that apt uses here."""
     temporary.mkdir(parents=True, exist_ok=True)
     command = ["--variant=minbase", f"--include={include}"]
     command += [f"--dpkgopt=path-exclude=/usr/share/{which}/*" for which in ("doc", "locale", "man")]
     command += ["--dpkgopt=force-unsafe-io", "--aptopt=Acquire::Languages none"]
-    command += ["--aptopt=Acquire::Retries 3", SUITE, "-", *([str(SOURCES)] if SOURCES.exists() else [])]
-    # Without /dev: every copy gets its own.
-    packed = f"{shlex.join(mmdebstrap(command, temporary=temporary))} | mmtarfilter '--path-exclude=/dev/*'"
-    ran = run(["bash", "-c", f"set -o pipefail; {packed} >{shlex.quote(str(archive))}"], limit_s=limit_s)
+    command += ["--aptopt=Acquire::Retries 3", suite, "-"]
+    with tempfile.TemporaryDirectory() as folder:
+        for inside, text in sources(suite).items():
+            mirrors = Path(folder, Path(inside).name)
+            mirrors.write_text(text)
+            command.append(str(mirrors))
+        # Without /dev: every copy gets its own.
+        packed = (
+            f"{shlex.join(mmdebstrap(command, temporary=temporary))} | mmtarfilter '--path-exclude=/dev/*'"
+        )
+        ran = run(["bash", "-c", f"set -o pipefail; {packed} >{shlex.quote(str(archive))}"], limit_s=limit_s)
     assert ran.returncode == 0, ran.stderr
 
 
@@ -145,7 +192,8 @@ def open_root(
     archive: Path, hooks: Sequence[str], *, temporary: Path, env: dict[str, str]
 ) -> Iterator[BareRoot]:
     """Unpack ``archive``, which needs to hold python3, and run ``hooks``; remove the root at the end."""
-    serve = f"chroot $1 env -i /usr/bin/python3 -c {shlex.quote(SERVE)}"
+    serve = shlex.join(["unshare", *ALONE, "bash", "-c", ENTER, "bash"])
+    serve += f' "$1" /usr/bin/python3 -c {shlex.quote(SERVE)}'
     command = unpack(archive, [*hooks, serve], temporary=temporary)
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True

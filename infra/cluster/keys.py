@@ -11,34 +11,28 @@ from typing import Any
 import pulumi
 from pulumi import dynamic
 
-__all__ = ["KeyPair", "key_pair_provider", "secret"]
+from infra.cluster.stored_provider import StoredProvider
+
+__all__ = ["KeyPair", "KeyPairProvider", "secret"]
 
 
-def key_pair_provider() -> dynamic.ResourceProvider:
-    """Return the provider that makes key pairs.
+class KeyPairProvider(StoredProvider):
+    """Makes the pair when its resource is created, and never changes it."""
 
-    Pulumi stores the provider itself in the stack's state and runs it in another process, which may not find
-    this project on its path. A class local to a function travels by value, and what it needs it imports.
-    """
+    def create(self, _props: dict[str, Any]) -> dynamic.CreateResult:
+        """Return a new pair; the id is the end of its public half."""
+        from cryptography.hazmat.primitives import serialization as form
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    class KeyPairProvider(dynamic.ResourceProvider):
-        def create(self, _props: dict[str, Any]) -> dynamic.CreateResult:
-            from cryptography.hazmat.primitives import serialization as form
-            from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-            from pulumi.dynamic import CreateResult
+        key = Ed25519PrivateKey.generate()
+        private = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption())
+        public = key.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH)
+        pair = {"private_key": private.decode(), "public_key": public.decode()}
+        return dynamic.CreateResult(public.decode().split()[1][-16:], pair)
 
-            key = Ed25519PrivateKey.generate()
-            private = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption())
-            public = key.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH)
-            pair = {"private_key": private.decode(), "public_key": public.decode()}
-            return CreateResult(public.decode().split()[1][-16:], pair)
-
-        def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> dynamic.DiffResult:
-            from pulumi.dynamic import DiffResult
-
-            return DiffResult(changes=False)
-
-    return KeyPairProvider()
+    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> dynamic.DiffResult:
+        """Return that nothing differs."""
+        return dynamic.DiffResult(changes=False)
 
 
 def secret(value: pulumi.Output[str]) -> pulumi.Output[str]:
@@ -62,7 +56,7 @@ class KeyPair(dynamic.Resource, module="ranklift", name="KeyPair"):
             retain_on_delete=True,
         )
         super().__init__(
-            key_pair_provider(),
+            KeyPairProvider(),
             name,
             {"private_key": None, "public_key": None},
             pulumi.ResourceOptions.merge(opts, own),

@@ -7,18 +7,20 @@ with the other diagnostics (seen with Pulumi 3.232). A failed query is logged an
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pulumi
 from pulumi import dynamic
 
+from infra.cluster.stored_provider import StoredProvider
 from launch.errors import RankliftError
 
 if TYPE_CHECKING:
     from infra.preflight.usage import Account, Thing
 
-__all__ = ["TeardownReport", "report_leftovers", "report_provider"]
+__all__ = ["TeardownReport", "TeardownReportProvider", "report_leftovers"]
 
 _SHOWN = 20
 """Resources named one by one; ``fab account`` lists all."""
@@ -68,64 +70,42 @@ def _format(one: Thing) -> str:
     return ", ".join(marks)
 
 
-def report_provider() -> dynamic.ResourceProvider:
-    """Return the provider whose ``delete`` logs the report.
+class TeardownReportProvider(StoredProvider):
+    """Logs the report when its resource is deleted."""
 
-    Pulumi stores the provider itself in the stack's state and runs it in another process, which may not find
-    this project on its path. A class local to a function travels by value, and imports what it needs late.
-    """
+    def create(self, props: dict[str, Any]) -> dynamic.CreateResult:
+        """Create nothing but the resource in the state."""
+        return dynamic.CreateResult(f"teardown-report-{props['stack']}", props)
 
-    class FarewellProvider(dynamic.ResourceProvider):
-        def create(self, props: dict[str, Any]) -> dynamic.CreateResult:
-            from pulumi.dynamic import CreateResult
+    def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> dynamic.DiffResult:
+        """Return whether the report will be another one."""
+        names = ("stack", "subscription", "retain")
+        return dynamic.DiffResult(changes=any(olds.get(name) != news.get(name) for name in names))
 
-            return CreateResult(f"farewell-{props['stack']}", props)
+    def update(self, _id: str, _olds: dict[str, Any], news: dict[str, Any]) -> dynamic.UpdateResult:
+        """Keep the new properties for the report."""
+        return dynamic.UpdateResult(news)
 
-        def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> dynamic.DiffResult:
-            from pulumi.dynamic import DiffResult
+    def delete(self, _id: str, props: dict[str, Any]) -> None:
+        """Log the report; never raises."""
 
-            names = ("stack", "subscription", "retain")
-            return DiffResult(changes=any(olds.get(name) != news.get(name) for name in names))
+        def log(line: str, warning: bool) -> None:
+            (pulumi.log.warn if warning else pulumi.log.info)(line)
 
-        def update(self, _id: str, _olds: dict[str, Any], news: dict[str, Any]) -> dynamic.UpdateResult:
-            from pulumi.dynamic import UpdateResult
-
-            return UpdateResult(news)
-
-        def delete(self, _id: str, props: dict[str, Any]) -> None:
-            import os
-            import sys
-            from pathlib import Path
-
-            import pulumi
-
-            def log(line: str, warning: bool) -> None:
-                (pulumi.log.warn if warning else pulumi.log.info)(line)
-
-            # Pulumi runs providers in the program's folder, which is on the path; the project's is above it.
-            folders = [Path(entry or ".").resolve() for entry in sys.path]
-            sys.path[:0] = [str(one.parent) for one in folders if (one / "farewell.py").is_file()]
-            try:
-                from infra.cluster.teardown_report import report_leftovers
-
-                report_leftovers(props, os.environ, log)
-            except Exception as error:  # noqa: BLE001 - the stack is deleted by now: nothing may stop that
-                log(f"remaining resources not queried ({error!r}); `fab account` lists them", True)
-
-    return FarewellProvider()
+        try:
+            report_leftovers(props, os.environ, log)
+        except Exception as error:  # noqa: BLE001 - the stack is deleted by now: nothing may stop that
+            log(f"remaining resources not queried ({error!r}); `fab account` lists them", True)
 
 
-class TeardownReport(dynamic.Resource, module="ranklift", name="Farewell"):
-    """The resource that is deleted last and logs the report.
-
-    States know it by the type ``ranklift:Farewell`` and the name ``farewell``, which therefore stay.
-    """
+class TeardownReport(dynamic.Resource, module="ranklift", name="TeardownReport"):
+    """The resource that is deleted last and logs the report."""
 
     def __init__(self, stack: str, *, retain: bool, opts: pulumi.ResourceOptions | None = None) -> None:
         """Register the report of ``stack``; with ``retain`` its data group is kept on purpose."""
         super().__init__(
-            report_provider(),
-            "farewell",
+            TeardownReportProvider(),
+            "teardown-report",
             {
                 "stack": stack,
                 "subscription": pulumi.Config("azure-native").get("subscriptionId") or "",

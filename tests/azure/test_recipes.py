@@ -29,7 +29,6 @@ pytestmark = [
     pytest.mark.azure,
     pytest.mark.for_every_change,
     pytest.mark.timeout(2 * 600),
-    pytest.mark.skipif(bool(bare_root.missing_here()), reason=bare_root.missing_here()),
 ]
 
 INCLUDED = (

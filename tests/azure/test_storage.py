@@ -11,7 +11,6 @@ import pytest
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 
 from infra.arm.clients import blob_service
-from rehearsal import azurite
 from rehearsal.arm.core.subscription import OPERATOR
 from tests.azure.as_agent import as_agent
 from tests.e2e.workplace import Workplace
@@ -19,7 +18,6 @@ from tests.e2e.workplace import Workplace
 pytestmark = [
     pytest.mark.azure,
     pytest.mark.timeout(1800),
-    pytest.mark.skipif(not azurite.installed(), reason="Azurite is not installed: tools/setup --azure"),
 ]
 
 STACK = "rehearsal"

@@ -19,8 +19,7 @@ NODES_LIMIT = 6
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
     """A workplace with a running rehearsal; closing it checks that nothing is left."""
-    if not azurite.installed():
-        pytest.skip("Azurite is not installed: tools/setup --azure")
+    assert azurite.installed(), "Azurite is not installed: make azurite"
     with rehearsed_workplace(tmp_path_factory.mktemp("data"), NODES_LIMIT, None) as made:
         yield made
 

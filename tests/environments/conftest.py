@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,8 +39,8 @@ def image_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
     """A Docker engine of its own."""
-    if docker_engine.missing():
-        pytest.skip(docker_engine.missing())
+    if os.geteuid():
+        pytest.skip("a Docker engine needs root")
     with docker_engine.docker_engine() as made:
         yield made
 

@@ -12,17 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["Engine", "docker_engine", "missing"]
+__all__ = ["Engine", "docker_engine"]
 
 _START_S = 30.0
-
-
-def missing() -> str:
-    """Why no engine can run here; empty where one can."""
-    if os.geteuid():
-        return "a Docker engine needs root"
-    lacking = [name for name in ("dockerd", "containerd", "runc") if shutil.which(name) is None]
-    return f"not installed: {', '.join(lacking)} (Debian's docker.io)" if lacking else ""
 
 
 class Engine:

@@ -15,18 +15,11 @@ from playbooks.ssh.connection import Cluster
 from tests.environments.in_containers import ContainerNodes
 from tests.playbooks.server import free_port, make_key, save_stack
 
-__all__ = ["SshNodes", "missing"]
+__all__ = ["SshNodes"]
 
 _SSHD = "/usr/sbin/sshd"
 _PRIVILEGE_SEPARATION = Path("/run/sshd")
 _LIMIT_S = 20.0
-
-
-def missing() -> str:
-    """Why no sshd can run here; empty where one can."""
-    if os.geteuid():
-        return "an sshd for the user that Docker needs, root, needs root"
-    return "" if Path(_SSHD).exists() else "not installed: openssh-server"
 
 
 class SshNodes(ContainerNodes):

@@ -13,7 +13,6 @@ import pytest
 from launch.client.cancel import end_job
 from launch.job.spec import Kind
 from launch.results.collect import collect
-from tests.environments import ssh_nodes
 from tests.environments.docker_engine import Engine
 from tests.environments.in_containers import assert_nothing_left, runners_of
 from tests.environments.ssh_nodes import SshNodes
@@ -38,8 +37,6 @@ def no_docker_container_is_left(engine: Engine) -> Iterator[None]:
 @pytest.fixture
 def nodes(tmp_path: Path, engine: Engine, image_file: Path) -> Iterator[SshNodes]:
     """Two nodes, with 2 slots and 1."""
-    if ssh_nodes.missing():
-        pytest.skip(ssh_nodes.missing())
     made = SshNodes(tmp_path, [2, 1], engine.program, engine.host)
     made.put("image.tar", image_file)
     with made.served():

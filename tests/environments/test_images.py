@@ -41,8 +41,6 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, images: Registry) -> Iterator[Workplace]:
     """Two bare nodes that trust the registry."""
-    if shutil.which("ch-image") is None:
-        pytest.skip("ch-image is not installed: make azurite installs it")
     with rehearsed_workplace(tmp_path_factory.mktemp("images"), 2, None) as made:
         made.configure("rehearsal", nodeCount=2)
         made.fab("up")

@@ -6,7 +6,6 @@ And environments that Microsoft publishes, by the names that Azure ML's job file
 from __future__ import annotations
 
 import shlex
-import shutil
 import urllib.error
 import urllib.request
 import uuid
@@ -50,8 +49,6 @@ class Company:
 @pytest.fixture(scope="module")
 def company(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Company]:
     """Two nodes with the registry's id in their stack's settings, who know its address and certificate."""
-    if shutil.which("ch-run") is None:
-        pytest.skip("ch-run is not installed: make azurite installs it")
     made = Workplace(tmp_path_factory.mktemp("company"))
     folder = tmp_path_factory.mktemp("registry")
 

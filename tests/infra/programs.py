@@ -130,6 +130,8 @@ class Program:
     settings: Mapping[str, str]
     resources: Mapping[str, dict[str, Any]]
     """``type name`` to inputs, as Pulumi has them."""
+    providers: Mapping[str, str]
+    """``type name`` to the provider that the state holds, of resources that have one of their own."""
     reads: list[str]
     """Ids of what is looked at and not made."""
     hidden: Mapping[str, list[str]]

@@ -1,8 +1,9 @@
 """Builds clusters against an engine that records what it is asked for; a process of its own.
 
 Reads ``{variant: settings}`` as JSON from stdin and writes, for each, the resources asked for, which of their
-inputs are secret, the options that go with them, the outputs and which of those are secret. It is a process
-of its own because Pulumi's mocks leave event loops behind in their threads.
+inputs are secret, the providers that the state would hold, the options that go with them, the outputs and
+which of those are secret. It is a process of its own because Pulumi's mocks leave event loops behind in their
+threads.
 """
 
 import json
@@ -54,6 +55,7 @@ class Engine(mocks.Mocks):
 
     def __init__(self) -> None:
         self.resources: dict[str, Any] = {}
+        self.providers: dict[str, str] = {}
         self.hidden: dict[str, list[str]] = {}
         self.reads: list[str] = []
 
@@ -64,6 +66,8 @@ class Engine(mocks.Mocks):
         self.hidden[f"{args.typ} {args.name}"] = list(hidden(args.inputs))
         inputs = {key: plain(value) for key, value in args.inputs.items() if key != "__provider"}
         self.resources[f"{args.typ} {args.name}"] = inputs
+        if "__provider" in args.inputs:
+            self.providers[f"{args.typ} {args.name}"] = plain(args.inputs["__provider"])
         made = dict(args.inputs)
         if args.typ.endswith(":KeyPair"):
             made |= {"private_key": f"PRIVATE {args.name}", "public_key": f"ssh-ed25519 AAAA{args.name}"}
@@ -159,6 +163,7 @@ def record(settings: dict[str, str]) -> dict[str, Any]:
     resources = dict(sorted(engine.resources.items()))
     return {
         "resources": resources,
+        "providers": engine.providers,
         "reads": engine.reads,
         "hidden": {name: paths for name, paths in engine.hidden.items() if paths},
         "options": monitor.options,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import subprocess
 from dataclasses import replace
@@ -184,7 +183,6 @@ def test_ssh_config_is_this() -> None:
     )
 
 
-@pytest.mark.skipif(shutil.which("ssh") is None, reason="no OpenSSH here")
 def test_ssh_reads_it_as_meant(tmp_path: Path) -> None:
     folder = tmp_path / 'a "quoted" 100% folder'
     save(INVENTORY, OUTPUTS, folder)

@@ -20,13 +20,10 @@ from tests.rehearsal.arm.storage.test_accounts import ACCOUNT, CONTAINERS, accou
 from tests.rehearsal.doubles import BASE, Endpoint, RecordingMachines, endpoint
 from tests.rehearsal.strangers import IS_ROOT, send
 
-needs_azurite = pytest.mark.skipif(
-    not azurite.installed(), reason="Azurite is not installed: tools/setup --azure"
-)
-
 
 @pytest.fixture
 def store(tmp_path: Path) -> Azurite:
+    assert azurite.installed(), "Azurite is not installed: make azurite"
     return Azurite(tmp_path / "storage")
 
 
@@ -66,7 +63,6 @@ def listening_inodes(table: str) -> list[str]:
     return [row[9] for row in rows if row[3] == "0A"]
 
 
-@needs_azurite
 def test_an_accounts_blobs_are_real_and_end_with_it(azure: Endpoint, store: Azurite, tmp_path: Path) -> None:
     status, made = settled(azure, ACCOUNT, account())
     assert status == 200
@@ -94,7 +90,6 @@ def test_an_accounts_blobs_are_real_and_end_with_it(azure: Endpoint, store: Azur
     assert not (tmp_path / "storage" / "labstore1").exists()
 
 
-@needs_azurite
 @pytest.mark.skipif(not IS_ROOT, reason="only root can call as somebody else")
 def test_another_user_reaches_no_blobs_by_any_way(azure: Endpoint, tmp_path: Path) -> None:
     status, _ = settled(azure, ACCOUNT, account())
@@ -107,7 +102,6 @@ def test_another_user_reaches_no_blobs_by_any_way(azure: Endpoint, tmp_path: Pat
     assert opened.isdisjoint(f"socket:[{inode}]" for inode in listening)
 
 
-@needs_azurite
 def test_the_end_of_the_endpoint_ends_what_it_started(recorded: RecordingMachines, tmp_path: Path) -> None:
     with endpoint(recorded, store=Azurite(tmp_path / "storage")) as running:
         running.ask("PUT", BASE, {"location": "westeurope"})
@@ -116,7 +110,6 @@ def test_the_end_of_the_endpoint_ends_what_it_started(recorded: RecordingMachine
     assert pids(tmp_path / "storage" / "labstore1") == []
 
 
-@needs_azurite
 def test_nobody_else_reads_the_certificates_key(azure: Endpoint, tmp_path: Path) -> None:
     settled(azure, ACCOUNT, account())
     assert (tmp_path / "storage" / "key.pem").stat().st_mode & 0o077 == 0

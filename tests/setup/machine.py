@@ -12,7 +12,8 @@ PREFIXES = ("PIP_", "UV_", "NPM_CONFIG_", "SSL_CERT_")
 CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
 GO = ("GOPROXY", "GONOPROXY", "GOPRIVATE", "GOSUMDB", "GONOSUMDB", "GOINSECURE")
 ENDS = ("_PROXY",)
-IN_ETC = ("apt", "pip.conf", "uv", "npmrc", "resolv.conf", "hosts")
+IN_ETC = ("pip.conf", "uv", "npmrc", "resolv.conf", "hosts")
+IN_APT = ("apt.conf", "apt.conf.d", "auth.conf", "auth.conf.d", "keyrings")
 ELSEWHERE = ("/usr/etc/npmrc", "/usr/local/share/ca-certificates")
 IN_HOME = (".npmrc", ".config/go/env", ".config/pip", ".pip", ".config/uv")
 BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -40,6 +41,7 @@ def host_files() -> dict[str, Path]:
     """
     home = Path(pwd.getpwuid(os.getuid()).pw_dir)
     found = {f"etc/{name}": Path("/etc") / name for name in IN_ETC}
+    found |= {f"etc/apt/{name}": Path("/etc/apt") / name for name in IN_APT}
     found |= {name.lstrip("/"): Path(name) for name in ELSEWHERE}
     found |= {f"root/{name}": home / name for name in IN_HOME}
     named = [Path(value) for name, value in environment().items() if "CERT" in name or "BUNDLE" in name]

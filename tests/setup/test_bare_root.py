@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.bare_root import open_root
+
 pytestmark = [pytest.mark.setup, pytest.mark.for_every_change]
 
 ROOT = Path(__file__).parents[2]
@@ -62,3 +64,14 @@ def test_a_root_is_gone_when_the_process_that_opened_it_is(
     assert inside() == []
     assert list((tmp_path / "root").iterdir()) == []
     assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
+
+
+def test_a_root_is_entered_as_a_booted_system_is(archive: Path, tmp_path: Path) -> None:
+    """Nodes are namespaces of their own, and what a test has killed has to be gone."""
+    env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+    with open_root(archive, [], temporary=tmp_path / "root", env=env) as root:
+        nested = root.run("unshare --user --map-current-user --pid --fork --mount-proc true")
+        assert nested.status == 0, str(nested)
+        root.run("(sleep 0.1 &)")
+        ended = root.run("sleep 1; grep --files-with-matches '(zombie)' /proc/[0-9]*/status")
+        assert (ended.status, ended.out) == (1, "")

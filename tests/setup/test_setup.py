@@ -103,7 +103,7 @@ def test_setup_makes_the_commands_and_what_the_nodes_carry(debian: BareRoot) -> 
         python(debian, ".venv-node", "import numpy, sklearn, torch; print(torch.ones(2).sum())")
         == "tensor(2.)\n"
     )
-    # That a rehearsal starts is seen elsewhere: the kernel refuses user namespaces to who lives in a chroot.
+    # That a rehearsal starts with them, test_make_test.py shows.
     for tool in ("sshd", "ssh-keygen", "ip", "unshare", "setpriv", "slirp4netns", "nft", "ch-run", "cc"):
         run(debian, f"command -v {tool}")
 

@@ -27,7 +27,7 @@ def commands(tmp_path: Path) -> Path:
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in ORDINARY:
-        (folder / name).symlink_to(shutil.which(name) or pytest.skip(f"no {name}"))
+        (folder / name).symlink_to(shutil.which(name) or "")
     return folder
 
 
@@ -124,13 +124,11 @@ def test_no_service_starts_while_packages_are_installed_and_afterwards_they_may(
 def test_a_service_that_a_package_brings_stays_off_and_one_that_is_there_stays_as_it_is(
     commands: Path, tmp_path: Path
 ) -> None:
-    if not all(Path(place).is_dir() for place in ("/etc/systemd/system", "/lib/systemd/system")):
-        pytest.skip("no systemd here")
     command(commands, "ln", 'exec /bin/ln "$@"')
     (tmp_path / "sbin").mkdir()
     (tmp_path / "systemd/installed").mkdir(parents=True)
     (tmp_path / "systemd/installed/docker.service").touch()
-    for package in ("docker-registry", "charliecloud-builders", "prometheus"):
+    for package in ("docker-registry", "docker.io", "prometheus"):
         install(commands, tmp_path, tmp_path / "seen", package)
     masked = {path.name: str(path.readlink()) for path in (tmp_path / "systemd/used").iterdir()}
     assert masked == dict.fromkeys(

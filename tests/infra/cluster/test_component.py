@@ -138,16 +138,17 @@ def test_everything_that_takes_tags_has_the_stacks_and_the_users(public: Recorde
     }
     assert untagged == {
         "azure-native:network:Subnet",
-        "pulumi-python:dynamic/ranklift:Farewell",
         "pulumi-python:dynamic/ranklift:KeyPair",
+        "pulumi-python:dynamic/ranklift:TeardownReport",
         "ranklift:infra:TrainingCluster",
     }
 
 
 def test_everything_is_gone_before_it_is_said_what_is_left(public: Recorded) -> None:
-    waited_for = {name for name, options in public.options.items() if "farewell" in options["dependsOn"]}
+    options = public.options.items()
+    waited_for = {name for name, has in options if "teardown-report" in has["dependsOn"]}
     assert waited_for == set(public.resources) - {
-        "pulumi-python:dynamic/ranklift:Farewell farewell",
+        "pulumi-python:dynamic/ranklift:TeardownReport teardown-report",
         "ranklift:infra:TrainingCluster dev",
     }
 
@@ -155,8 +156,8 @@ def test_everything_is_gone_before_it_is_said_what_is_left(public: Recorded) -> 
 def test_the_end_knows_whether_the_group_of_stored_data_stays_on_purpose(
     recorded: dict[str, Recorded],
 ) -> None:
-    stays = {name: recorded[name].only("Farewell")["retain"] for name in VARIANTS if "account" in name}
-    stays |= {name: recorded[name].only("Farewell")["retain"] for name in ("storage", "storage kept")}
+    variants = [name for name in VARIANTS if "account" in name or name.startswith("storage")]
+    stays = {name: recorded[name].only("TeardownReport")["retain"] for name in variants}
     assert stays == {
         "storage": False,
         "storage kept": True,

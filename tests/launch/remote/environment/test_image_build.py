@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -113,7 +112,6 @@ def test_a_private_base_may_be_named_by_its_digest(
     assert (tmp_path / "built").read_text() == f"FROM {name} AS one\nRUN true\n"
 
 
-@pytest.mark.skipif(not shutil.which("ch-image"), reason="charliecloud-builders is not installed")
 def test_charliecloud_builds_on_an_image_that_this_head_has_pulled(
     served: OciRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
