@@ -35,7 +35,7 @@ def call_head(
 ) -> Any:
     """Send a request to the command ``word``, pass its progress on; return the last line of the answer.
 
-    Each line is one of the types ``answers``, whose field ``t`` tells them apart. ``purpose`` completes "it
+    Each line is one of the types ``answers``, with the field ``t`` as their tag. ``purpose`` completes "it
     stopped before ...". Raises the errors of :func:`launch.client.rpc.check`, and
     :class:`~launch.errors.GiveUpError` where a signal ended the command, or it gave no answer or a malformed
     one.

@@ -328,7 +328,7 @@ def _union(kinds: tuple[Any, ...]) -> _Read:
 
 
 def _tag(kind: Any) -> tuple[str, tuple[object, ...]] | None:
-    """Return the field that tells records of this kind from others, and its values; None without one."""
+    """Return the tag of records of this kind: its field and its values; None without one."""
     if hasattr(kind, "__required_keys__"):
         for name, hint in get_type_hints(kind).items():
             if get_origin(hint) is Literal:
