@@ -103,8 +103,12 @@ LOOK_KILLED_S = 1.0
 """Wait after SIGKILL to a look: a process that hangs in a driver does not end."""
 MODULES_S = 60.0
 """Limit for a node's Python to find the modules that a job requires."""
-PROBE_S = 60.0
-"""Limit for a probe's program from its start; it ends itself then."""
+PROBE_STILL_S = 60.0
+"""Time after which a probe whose processes neither print nor use their processors is ended."""
+PROBE_S = 5.0 * PROBE_STILL_S
+"""Limit for a probe whose processes move: on a busy machine, or from a slow disk, an import takes minutes."""
+PROBE_SAMPLE_S = 5.0 * SAMPLE_AGE_S
+"""Age of the newest sample from which nobody knows whether the probe's processes move."""
 CONTAINER_S = 30.0
 """Limit for one command of a container runtime that starts no rank, and loads no image."""
 CONNECT_AGAIN_S = 0.2
