@@ -124,8 +124,11 @@ DEBUG_SPAN_S = 2.0
 """Time between the first look at a rank and the last."""
 DEBUG_STACK_S = 2.0
 """Limit for one process's stacks: they take some 20 ms where the processors are free."""
-DEBUG_CHILD_S = 3.0 * DEBUG_SPAN_S
-"""Limit for a node to look at its ranks; what is not known by then is left out."""
+DEBUG_RECORD_S = 8.0
+"""Limit for the files of flight recorders, from the request for them: PyTorch 2.11 needs 4.1 to 5.6 s."""
+DEBUG_CHILD_S = 3.0 * DEBUG_SPAN_S + DEBUG_RECORD_S
+"""Limit for a node to look at its ranks; what is not known by then is left out. Without a flight recorder a
+look ends earlier."""
 DEBUG_LATE_S = 2.0
 """Wait beyond that limit, after which a runner kills the process that looks."""
 DEBUG_ANSWER_S = DEBUG_CHILD_S + DEBUG_LATE_S + 1.5

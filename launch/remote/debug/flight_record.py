@@ -28,16 +28,18 @@ _LARGEST = 16 << 20
 _TEXT = 80
 
 
-def request_record(environ: dict[str, str], rank: int) -> None:
-    """Have a rank write its record, where it listens for that."""
+def request_record(environ: dict[str, str], rank: int) -> bool:
+    """Have a rank write its record; return whether it listens for that. The file comes seconds later."""
+    is_asked = False
     for name in _PIPES:
         if environ.get(name):
             with suppress(OSError):  # nobody listens, or there is no such pipe
                 pipe = os.open(f"{environ[name]}{rank}.pipe", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
                 try:
-                    os.write(pipe, b"1\n")
+                    is_asked |= os.write(pipe, b"1\n") > 0
                 finally:
                     os.close(pipe)
+    return is_asked
 
 
 def read_record(environ: dict[str, str], rank: int, since: float = 0.0) -> list[Collective]:

@@ -57,6 +57,14 @@ COUPLINGS: dict[str, tuple[float, dict[str, str]]] = {
             "DEBUG_STEP_S": "the head answers after its last node, or without it",
         },
     ),
+    "DEBUG_RECORD_S": (
+        20.0,
+        {
+            "DEBUG_CHILD_S": "a node waits for its ranks' files after it has looked at them",
+            "DEBUG_ANSWER_S": "reports of nodes that take all their time still count",
+            "DEBUG_STEP_S": "the head answers after its last node, or without it",
+        },
+    ),
     "PROBE_STILL_S": (90.0, {"PROBE_S": "a probe that moves gets several times as long"}),
     "RUNNER_END_S": (9.0, {"SUPERVISOR_END_S": "part of a job's end"}),
     "MPIRUN_END_S": (9.0, {"SUPERVISOR_END_S": "part of a job's end, twice"}),
