@@ -217,8 +217,8 @@ ARROWS: dict[str, set[str]] = {
     },
     "launch.remote.hangs": {"launch.remote.base", "launch.remote.debug"},
     "launch.remote.node": {
-        *("launch.remote.base", "launch.remote.debug.debug_child", "launch.remote.node.runtimes"),
-        "launch.remote.sample",
+        *("launch.remote.base", "launch.remote.debug.debug_child", "launch.remote.debug.dump_lines"),
+        *("launch.remote.node.runtimes", "launch.remote.sample"),
     },
     "launch.remote.sample": {
         *("launch.remote.base", "launch.remote.health.nvml_library", "launch.remote.health.sysfs"),

@@ -155,7 +155,7 @@ class JobPlan:
             "argv": list(self.argv),
             "expand": [] if spec.shell else list(EXPANDED),
             "python": self.python,
-            "checks": _checks(spec, self.argv, self.python, self.capability),
+            "checks": _checks(spec, self.argv, self.python, self.capability, has_mpirun=bool(self.mpirun)),
             "health": {"mode": spec.health, "promise": self.promise},
             "probe": self.probe,
             "stages": list(self.stages),
@@ -322,7 +322,9 @@ def _without_infiniband(spec: JobSpec) -> str:
     return "FI_PROVIDER" if spec.env.get("FI_PROVIDER", "").startswith(("tcp", "sockets")) else ""
 
 
-def _checks(spec: JobSpec, argv: tuple[str, ...], python: str, capability: str) -> Checks:
+def _checks(
+    spec: JobSpec, argv: tuple[str, ...], python: str, capability: str, *, has_mpirun: bool
+) -> Checks:
     """Return what every node must have before the first rank starts; empty when that is nothing."""
     needs_python = spec.python != "python3" and (bool(spec.requires) or spec.python == argv[0])
     wanted: Checks = {
@@ -335,6 +337,8 @@ def _checks(spec: JobSpec, argv: tuple[str, ...], python: str, capability: str) 
         return {}
     if capability and "torch" in spec.requires:
         wanted["gpu"] = capability
+        if spec.flight_recorder and not has_mpirun:  # there only a node's first rank is checked
+            wanted["recorder"] = 1
     return {**wanted, "python": python}
 
 

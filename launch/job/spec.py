@@ -137,6 +137,8 @@ class JobSpec:
     """How often the job is launched again on the same nodes after a failure."""
     hang_after_s: float | None = None
     """Seconds without output of any rank after which the job is looked at and, unless it moves, ended."""
+    flight_recorder: bool = True
+    """Whether PyTorch's flight recorder of NCCL's ranks can be asked what they do."""
     min_nodes: int | None = None
     """With how few nodes the command goes on by itself when others are lost (torchrun's ``--nnodes``
     range); None when it needs them all."""

@@ -84,6 +84,7 @@ class Own:
     """Whether all that the job leaves goes to storage when it has ended."""
     upload_every_s: float | None = None
     probe: bool | None = None
+    flight_recorder: bool = True
     stage: str | None = None
     """Where data in storage are staged, of :data:`launch.data.data_spec.STAGES`; None for the default."""
 

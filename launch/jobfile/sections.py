@@ -192,6 +192,7 @@ def read_own(reader: Reader, place: Place, scope: Scope) -> Own:
             "upload",
             "upload_every",
             "probe",
+            "flight_recorder",
             "stage",
         ),
     )
@@ -214,6 +215,7 @@ def read_own(reader: Reader, place: Place, scope: Scope) -> Own:
         upload=reader.get(found, "upload", values.flag, False),
         upload_every_s=reader.get(found, "upload_every", values.span, None),
         probe=reader.get(found, "probe", values.flag, None),
+        flight_recorder=reader.get(found, "flight_recorder", values.flag, True),
         stage=reader.get(found, "stage", lambda place: values.one_of(place, STAGES), None),
     )
 

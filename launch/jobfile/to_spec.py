@@ -69,6 +69,7 @@ class Flags:
     health: HealthMode | None = None
     grace_s: float | None = None
     probe: bool | None = None
+    flight_recorder: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +172,7 @@ def make(
             health=flags.health or job.own.health or HEALTH,
             grace_s=flags.grace_s or job.own.grace_s or GRACE_S,
             probe=job.own.probe if flags.probe is None else flags.probe,
+            flight_recorder=job.own.flight_recorder and flags.flight_recorder,
             min_nodes=LAUNCHERS[kind].fewest_nodes(line) if start.per_node else None,
             display_name=job.display_name,
             experiment=job.experiment,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from launch.remote.base.health_records import ProbeResult
+from launch.remote.base.health_records import ProbeResult, ProbeVerdict
 
 __all__ = ["NOT_PROBED", "Transport", "transport_of"]
 
@@ -18,7 +18,7 @@ NOT_PROBED = "not probed"
 class Transport:
     """The way between a run's nodes."""
 
-    verdict: Literal["proven", "refused", "unproven", "omitted", "none"]
+    verdict: ProbeVerdict | Literal["none"]
     """``none``: nothing was proven, for there is one node, no InfiniBand, or nobody wanted it."""
     name: str
     """For people: ``InfiniBand, 8 HCAs a node, GPUDirect``; empty where nothing was seen."""

@@ -14,6 +14,7 @@ __all__ = [
     "HEALTH_HELP",
     "METRIC_HELP",
     "PROBE",
+    "RECORDER_HELP",
     "health_flag",
     "metrics_flag",
     "number",
@@ -37,10 +38,11 @@ METRIC_HELP = (
 HANG_HELP = (
     "look at the ranks, and end the job unless they move, once none of them has printed anything for so long"
 )
+RECORDER_HELP = "do not switch on PyTorch's flight recorder, which `fab debug` reads"
 PROBE = {
-    "probe": "prove that nodes reach each other over InfiniBand before any rank starts, in at most 60 s "
+    "probe": "prove that nodes reach each other over InfiniBand before any rank starts "
     "(default: when the head uses these nodes for the first time)",
-    "no_probe": "do without that proof, and without InfiniBand where there is none",
+    "no_probe": "start without that proof, over whatever network the ranks find",
 }
 """Options of every launch for the proof, with their help."""
 

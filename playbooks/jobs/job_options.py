@@ -58,6 +58,7 @@ class Request:
     probe: bool | None = None
     metrics: Mapping[str, str] = field(default_factory=dict)
     hang_after: str | None = None
+    flight_recorder: bool = True
 
 
 def job_spec(
@@ -96,6 +97,7 @@ def job_spec(
         hang_after_s=None if request.hang_after is None else seconds("--hang-after", request.hang_after),
         min_nodes=fewest,
         probe=request.probe,
+        flight_recorder=request.flight_recorder,
         metrics=request.metrics,
         home=home,
         health=request.health or HEALTH,

@@ -20,6 +20,7 @@ from playbooks.cli.options import (
     HEALTH_HELP,
     METRIC_HELP,
     PROBE,
+    RECORDER_HELP,
     health_flag,
     metrics_flag,
     probe_flag,
@@ -59,6 +60,7 @@ _HELP = {
     "timeout": "the job's own limit from its start, restarts included: 90, 90s, 10m or 2h (default: none)",
     "max-restarts": "launch it again on the same nodes after a failure, at most this often",
     "hang-after": f"{HANG_HELP}: 90, 90s, 10m or 2h (default: never)",
+    "no-flight-recorder": RECORDER_HELP,
     "health": f"{HEALTH_HELP} (default: strict)",
     "on-unhealthy": f"{ON_UNHEALTHY_HELP} (default: refuse)",
     "grace": "time between SIGTERM and SIGKILL when its processes are ended: 90, 90s, 10m (default: 3s)",
@@ -81,6 +83,7 @@ _LAST = {
     **{
         "max_restarts": None,
         "hang_after": None,
+        "no_flight_recorder": False,
         "health": None,
         "on_unhealthy": None,
         "grace": None,
@@ -154,6 +157,7 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
         probe=probe_flag(given["probe"], given["no_probe"]),
         metrics=metrics_flag(given["metric"] or ()),
         hang_after=given["hang_after"],
+        flight_recorder=not given["no_flight_recorder"],
     )
     on_unhealthy = on_unhealthy_flag(given["on_unhealthy"])
     inventory = stack.saved()

@@ -25,6 +25,7 @@ from playbooks.cli.options import (
     HEALTH_HELP,
     METRIC_HELP,
     PROBE,
+    RECORDER_HELP,
     health_flag,
     metrics_flag,
     probe_flag,
@@ -65,6 +66,7 @@ _HELP = {
     "timeout": "the job's own limit from its start, restarts included, over the file's: 90, 90s, 10m or 2h",
     "max-restarts": "launch it again on the same nodes after a failure, at most this often, over the file's",
     "hang-after": f"{HANG_HELP}, over the file's: 90s, 10m",
+    "no-flight-recorder": RECORDER_HELP,
     "health": f"{HEALTH_HELP}; over the file's",
     "on-unhealthy": f"{ON_UNHEALTHY_HELP}; over the file's",
     "grace": "time between SIGTERM and SIGKILL when its processes are ended, over the file's: 90s, 10m",
@@ -96,6 +98,7 @@ def launch_file(  # noqa: PLR0913, PLR0917
     timeout: str | None = None,
     max_restarts: str | None = None,
     hang_after: str | None = None,
+    no_flight_recorder: bool = False,
     health: str | None = None,
     on_unhealthy: str | None = None,
     grace: str | None = None,
@@ -142,6 +145,7 @@ def launch_file(  # noqa: PLR0913, PLR0917
         health=health_flag(health),
         grace_s=None if grace is None else seconds("--grace", grace),
         probe=probe_flag(probe, no_probe),
+        flight_recorder=not no_flight_recorder,
         metrics=metrics_flag(metric or ()),
     )
     about_unhealthy = on_unhealthy_flag(on_unhealthy) or job.own.on_unhealthy

@@ -98,6 +98,8 @@ def _facts(
     if spec.health != HEALTH:
         facts.append(("health", _HEALTH[spec.health]))
     facts += [("probe", words) for wanted, words in _PROBE.items() if wanted is spec.probe]
+    if not spec.flight_recorder:
+        facts.append(("recorder", "PyTorch's flight recorder is left alone"))
     if spec.min_nodes:
         facts.append(("fewest", f"continues with {counted(spec.min_nodes, 'node')} when others are lost"))
     if spec.grace_s != GRACE_S:

@@ -122,7 +122,10 @@ class HealthEvent(Timed):
 ProbeMode = Literal["on", "auto", "ranks", "off"]
 """``auto``: when the head uses these nodes together for the first time. ``ranks``: no probe, for the user's
 variables keep MPI off InfiniBand, as where MPI only starts NCCL; what NCCL prints is checked."""
-ProbeVerdict = Literal["proven", "refused", "unproven", "omitted"]
+ProbeVerdict = Literal["proven", "refused", "failed", "unfinished", "unproven", "omitted"]
+"""``refused``: a connection is not as promised. ``failed``: the probe's program failed, or showed the
+connections of some nodes alone. ``unfinished``: the program did not end in time. ``unproven``: there is no
+program to probe with, or its libraries print nothing about connections. ``omitted``: nothing to prove."""
 
 
 class ProbeOrder(TypedDict):

@@ -60,9 +60,10 @@ class RecentOutput:
         self.last = now
         self._new: dict[int, bytes] = {}
 
-    def add(self, stream: int, data: bytes, now: float) -> None:
-        """Keep the end of what a stream has brought."""
-        self.last = now
+    def add(self, stream: int, data: bytes, now: float, *, is_new: bool = True) -> None:
+        """Keep the end of what a stream has brought; ``is_new`` is whether that ends a silence."""
+        if is_new:
+            self.last = now
         self._new[stream] = (self._new.get(stream, b"") + data[-LAST_BYTES:])[-LAST_BYTES:]
 
     def take(self) -> dict[int, bytes]:

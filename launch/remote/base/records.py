@@ -89,6 +89,8 @@ class Checks(TypedDict, total=False):
     needs_python: int
     gpu: str
     """Compute capability of the nodes' GPUs, which the job's torch has to support; missing without either."""
+    recorder: int
+    """1 where that torch's flight recorder is switched on; missing elsewhere."""
 
 
 class EnvironmentRecord(TypedDict):

@@ -107,8 +107,12 @@ LOOK_KILLED_S = 1.0
 """Wait after SIGKILL to a look: a process that hangs in a driver does not end."""
 MODULES_S = 60.0
 """Limit for a node's Python to find the modules that a job requires."""
-PROBE_S = 60.0
-"""Limit for a probe's program from its start; it ends itself then."""
+PROBE_STILL_S = 60.0
+"""Time after which a probe whose processes neither print nor use their processors is ended."""
+PROBE_S = 5.0 * PROBE_STILL_S
+"""Limit for a probe whose processes move: on a busy machine, or from a slow disk, an import takes minutes."""
+PROBE_SAMPLE_S = 5.0 * SAMPLE_AGE_S
+"""Age of the newest sample from which nobody knows whether the probe's processes move."""
 CONTAINER_S = 30.0
 """Limit for one command of a container runtime that starts no rank, and loads no image."""
 CONNECT_AGAIN_S = 0.2
@@ -124,8 +128,11 @@ DEBUG_SPAN_S = 2.0
 """Time between the first look at a rank and the last."""
 DEBUG_STACK_S = 2.0
 """Limit for one process's stacks: they take some 20 ms where the processors are free."""
-DEBUG_CHILD_S = 3.0 * DEBUG_SPAN_S
-"""Limit for a node to look at its ranks; what is not known by then is left out."""
+DEBUG_RECORD_S = 8.0
+"""Limit for the files of flight recorders, from the request for them: PyTorch 2.11 needs 4.1 to 5.6 s."""
+DEBUG_CHILD_S = 3.0 * DEBUG_SPAN_S + DEBUG_RECORD_S
+"""Limit for a node to look at its ranks; what is not known by then is left out. Without a flight recorder a
+look ends earlier."""
 DEBUG_LATE_S = 2.0
 """Wait beyond that limit, after which a runner kills the process that looks."""
 DEBUG_ANSWER_S = DEBUG_CHILD_S + DEBUG_LATE_S + 1.5

@@ -72,6 +72,8 @@ class ProcessFacts(TypedDict):
     """A process of a rank."""
 
     pid: int
+    inner_pid: int
+    """Its number in its own namespace of processes, as in a container: NCCL's RAS has that one."""
     name: str
     state: str
     """Of its main thread, as in /proc/PID/stat: R, S, D, T, t, Z."""

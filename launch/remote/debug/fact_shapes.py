@@ -22,7 +22,7 @@ _LARGEST = 1 << 62
 
 _FRAME: Shape = {"function": str, "file": str, "line": int, "text": str}
 _PROCESS: Shape = {
-    **dict.fromkeys(("pid", "cpu_ms", "switches", "received"), int),
+    **dict.fromkeys(("pid", "inner_pid", "cpu_ms", "switches", "received"), int),
     **dict.fromkeys(("name", "state", "kernel_function", "problem"), str),
     "threads": [{"name": str, "frames": [_FRAME]}],
     "later": [{"frames": [_FRAME]}],

@@ -34,19 +34,20 @@ _TEXT, _SHOWN = 80, 160
 _REQUEST_S = 0.5
 
 
-def request_record(environ: dict[str, str], rank: int) -> None:
-    """Have a rank write its record, where it listens for that."""
+def request_record(environ: dict[str, str], rank: int) -> bool:
+    """Have a rank write its record; return whether it listens for that. The file comes seconds later."""
+    is_asked = False
     for name in _PIPES:
         if environ.get(name):
             path = f"{environ[name]}{rank}.pipe"
             with suppress(NotRead):  # nobody listens, or there is no such pipe
-                bounded(f"rank {rank}'s pipe", lambda path=path: _request(path), _REQUEST_S)  # type: ignore[misc]
+                is_asked |= bool(bounded(f"rank {rank}'s pipe", lambda path=path: _request(path), _REQUEST_S))  # type: ignore[misc]
+    return is_asked
 
 
-def _request(path: str) -> None:
+def _request(path: str) -> bool:
     pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    if stat.S_ISFIFO(os.fstat(pipe).st_mode):
-        os.write(pipe, b"1\n")
+    return stat.S_ISFIFO(os.fstat(pipe).st_mode) and os.write(pipe, b"1\n") > 0
 
 
 def read_record(

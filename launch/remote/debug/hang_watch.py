@@ -17,6 +17,7 @@ from launch.remote.log.writer import LAUNCHER, last_lines
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from launch.remote.debug.debug_records import DebugAnswer, DebugFacts, Stacks, Verdict
+    from launch.remote.debug.dump_lines import DumpLines
     from launch.remote.head.job_state import LaunchOrder
     from launch.remote.head.rank_states import RankStates
     from launch.remote.head.runners.channel import Channel
@@ -42,13 +43,17 @@ class HangWatch:
         self._collection: Collection | None = None
         self._request = _BY_ITSELF
         self._count = self._late = 0
+        self._dumps: DumpLines | None = None
+        """Since the first look: before, nobody has asked a flight recorder."""
         found = read_request(order.folder)
         self._answered = found[0] if found else ""
         """The newest request that needs no answer any more: one of an earlier launch."""
 
-    def on_output(self, rank: int, now: float) -> None:
-        """Note that a rank has printed."""
-        self._printed[rank] = now
+    def on_output(self, rank: int, now: float, stream: int = 0, data: bytes | None = None) -> None:
+        """Note that a rank has printed; ``data`` is None for a notice of what was left out. What PyTorch
+        prints because a look has asked its flight recorder is no movement, and ends no silence."""
+        if data is None or self._dumps is None or self._dumps.has_more(rank, stream, data):
+            self._printed[rank] = now
 
     def on_stacks(self, channel: Channel, fields: Stacks) -> None:
         """Take a piece of a runner's report."""
@@ -78,6 +83,10 @@ class HangWatch:
     def _start(self, request: str, py_spy: str, now: float) -> None:
         self._count += 1
         self._request = request
+        if self._dumps is None:
+            from launch.remote.debug.dump_lines import DumpLines  # no job's start waits for it
+
+            self._dumps = DumpLines()
         channels = [one for one in self._pool.open_channels if one.unended and not one.is_done]
         per_node = bool(self._order.plan["per_node"])
         self._collection = Collection(
@@ -136,7 +145,7 @@ class HangWatch:
         return {"rank": rank, "node": node, "status": TIMED_OUT, "last_lines": lines}
 
     def _facts(self, collection: Collection, now: float) -> DebugFacts:
-        names, since = self._ranks.names, self._running_since or now
+        names, since = self._ranks.names, now if self._running_since is None else self._running_since
         nodes = self._order.plan["nodes"]
         return {
             "node_of": {str(rank): names[node] for rank, node in self._ranks.node_of.items()},

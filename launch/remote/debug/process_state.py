@@ -36,9 +36,11 @@ _FILES = 4096
 class ProcessState:
     """One reading of a process."""
 
-    def __init__(self, name: str, state: str, cpu_ms: int, switches: int, kernel_function: str) -> None:
+    def __init__(
+        self, name: str, state: str, cpu_ms: int, switches: int, kernel_function: str, inner_pid: int
+    ) -> None:
         self.name, self.state, self.cpu_ms = name, state, cpu_ms
-        self.switches, self.kernel_function = switches, kernel_function
+        self.switches, self.kernel_function, self.inner_pid = switches, kernel_function, inner_pid
 
 
 def read_state(pid: int, proc: str = "/proc") -> ProcessState | None:
@@ -51,12 +53,14 @@ def read_state(pid: int, proc: str = "/proc") -> ProcessState | None:
     fields = after.split()
     name = before.partition("(")[2]
     cpu_ms = (int(fields[11]) + int(fields[12])) * 1000 // _TICKS
-    switches = 0
+    switches = inner_pid = 0
     for line in _try(f"{proc}/{pid}/status").splitlines():
         if line.startswith("voluntary_ctxt_switches:"):
             switches = int(line.split()[1])
+        elif line.startswith("NSpid:"):
+            inner_pid = int(line.split()[-1])
     function = _try(f"{proc}/{pid}/wchan").strip()
-    return ProcessState(name, fields[0], cpu_ms, switches, "" if function == "0" else function)
+    return ProcessState(name, fields[0], cpu_ms, switches, "" if function == "0" else function, inner_pid)
 
 
 def started_at(pid: int, proc: str = "/proc") -> float:

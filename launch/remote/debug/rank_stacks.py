@@ -1,5 +1,7 @@
 """The command ``rank-stacks``: what this node's ranks do, looked at three times within two seconds.
 
+Flight recorders are asked after that, for PyTorch prints then and takes processor time, and read last.
+
 A child of the runner, which must not wait for it: a file of /proc may hang with the process that it is about.
 The report is JSON on stdout; what takes too long is left out, with the reason.
 """
@@ -40,10 +42,14 @@ __all__ = ["main"]
 
 _LOOKS = 3
 _RAS_S = 2.5
-_FILES_S = 1.5
-"""Limit for the flight records of all ranks."""
+_FILE_S, _FILES_S = 1.0, 1.5
+"""Limits for one flight record, and for all those that were not asked for."""
 _PROCESSES = 24
 """Processes of a rank whose facts are reported: its workers that load data are the most."""
+_POLL_S = 0.25
+_CLOCK_S = 0.05
+"""Files' times come from a coarser clock, which may be behind by this much."""
+_NAMED = 8
 _REPORT = timing.DEBUG_PIECES * timing.DEBUG_PIECE
 
 
@@ -54,6 +60,7 @@ class _Watched:
         self.pid, self.first = pid, first
         self.facts: ProcessFacts = {
             "pid": pid,
+            "inner_pid": first.inner_pid or pid,
             "name": first.name,
             "state": first.state,
             "kernel_function": first.kernel_function,
@@ -107,45 +114,87 @@ def main(order: str) -> int:
 def _collect(order: DebugOrder) -> NodeFacts:
     begun = time.monotonic()
     limit = order["until_ms"] / 1000
+    look_limit = limit - timing.DEBUG_RECORD_S
     problems: list[str] = []
     ports = PortCounters() if order["node"] else None
     by_rank = _watched(order, problems)
     watched = [one for its in by_rank.values() for one in its]
     spy, before = PySpy(order["py_spy"]), received_bytes()
     environs = {rank: environ_of(its[-1].pid) for rank, its in by_rank.items() if its}
-    for rank, environ in environs.items():
-        request_record(environ, rank)
     for look in range(_LOOKS):
-        due = min(limit, begun + look * timing.DEBUG_SPAN_S / (_LOOKS - 1))
+        due = min(look_limit, begun + look * timing.DEBUG_SPAN_S / (_LOOKS - 1))
         time.sleep(max(0.0, due - time.monotonic()))
         for one in watched:
             if not look or one.facts["threads"]:
-                one.look(spy, limit)
+                one.look(spy, look_limit)
     stuck, after = stuck_sockets(), received_bytes()
     received = {inode: count - before[inode] for inode, count in after.items() if inode in before}
     for one in watched:
         one.end(stuck, received)
     looked = time.monotonic() - begun
-    files_until = min(limit, time.monotonic() + _FILES_S)
+    asked = _ask(environs, by_rank)
     found: NodeFacts = {
         "looked_ms": int(looked * 1000),
-        "ranks": [
-            {
-                "rank": rank,
-                "processes": [one.facts for one in its],
-                "collective": _collective(environs.get(rank, {}), rank, its, files_until, problems),
-            }
-            for rank, its in sorted(by_rank.items())
-        ],
+        "ranks": [],
         "ports": ports.traffic() if ports is not None else [],
         "gpus": [],
         "ras": [],
         "problems": problems,
     }
     if order["node"] and has_nvidia_driver():
-        found["gpus"], problem = gpu_states(max(0.5, limit - time.monotonic()))
+        found["gpus"], problem = gpu_states(max(0.5, look_limit - time.monotonic()))
         problems += [problem] if problem else []
         found["ras"] = _ras(environs, limit, problems)
+    collectives = _records(asked, environs, limit, problems)
+    until = min(limit, time.monotonic() + _FILES_S)
+    for rank, its in sorted(by_rank.items()):
+        if rank not in asked and its:  # a rank may have written its file by itself
+            collectives[rank] = _collective(environs[rank], rank, its, until, problems)
+        processes = [one.facts for one in its]
+        found["ranks"].append({"rank": rank, "processes": processes, "collective": collectives.get(rank, [])})
+    return found
+
+
+def _ask(environs: dict[int, dict[str, str]], by_rank: dict[int, list[_Watched]]) -> dict[int, float]:
+    """Ask ranks' flight recorders for their files; return when, in Unix seconds, of each that listens. A
+    stopped process writes nothing."""
+    asked = {}
+    for rank, environ in environs.items():
+        now = time.time()
+        is_stopped = any(one.facts["state"] in ("T", "t") for one in by_rank[rank])
+        if not is_stopped and request_record(environ, rank):
+            asked[rank] = now
+    return asked
+
+
+def _records(
+    asked: dict[int, float], environs: dict[int, dict[str, str]], limit: float, problems: list[str]
+) -> dict[int, list[Collective]]:
+    """Return the newest collective of each rank that was asked, once its file has come, or the time is
+    over."""
+    found: dict[int, list[Collective]] = {}
+    faults: dict[int, str] = {}
+    until = min(limit, time.monotonic() + timing.DEBUG_RECORD_S)
+    while True:
+        for rank in sorted(asked.keys() - found.keys()):
+            left = min(_FILE_S, until - time.monotonic())
+            if left <= 0:
+                break
+            try:
+                record = read_record(environs[rank], rank, asked[rank] - _CLOCK_S, left)
+            except NotRead as error:  # also of a file that is being written
+                faults[rank] = str(error)
+                continue
+            if record:
+                found[rank] = record
+        if len(found) == len(asked) or time.monotonic() >= until:
+            break
+        time.sleep(_POLL_S)
+    problems += [fault for rank, fault in faults.items() if rank not in found]
+    missing = sorted(asked.keys() - found.keys() - faults.keys())
+    if missing:
+        ranks = ", ".join(map(str, missing[:_NAMED])) + ", ..." * (len(missing) > _NAMED)
+        problems.append(f"no file of the flight recorder came in time, of rank {ranks}")
     return found
 
 

@@ -164,7 +164,10 @@ def _moves(rank: Rank) -> bool:
 
 def _by_ras(facts: DebugFacts, ranks: Sequence[Rank]) -> Verdict | None:
     """Judge ranks that, by NCCL's own account, do not answer, or have started fewer collectives."""
-    of_process = {(rank.node, process["pid"]): rank for rank in ranks for process in rank.processes}
+    of_process: dict[tuple[str, int], list[Rank]] = {}
+    for rank in ranks:
+        for pid in {process["inner_pid"] for process in rank.processes}:
+            of_process.setdefault((rank.node, pid), []).append(rank)
     groups: dict[str, dict[int, RasRank]] = {}
     for part in (part for parts in facts["nodes"].values() for part in parts):
         for one in part["ras"]:
@@ -175,8 +178,12 @@ def _by_ras(facts: DebugFacts, ranks: Sequence[Rank]) -> Verdict | None:
         behind = [one for one in its if one["operations"] < most]
         if not behind or 2 * len(behind) > max(len(its), 2):
             continue
-        named = [of_process.get((facts["addresses"].get(one["host"], ""), one["pid"])) for one in behind]
-        found = [rank for rank in named if rank is not None]
+        found = []
+        for one in behind:
+            here = of_process.get((facts["addresses"].get(one["host"], ""), one["pid"]), [])
+            if len(here) > 1 and len(its) == len(ranks):  # containers of one node repeat numbers
+                here = [rank for rank in here if rank.number == one["rank"]]
+            found += here if len(here) == 1 else []
         first = behind[0]
         what = f"has started {first['operations']} of {most} collectives"
         if first["operations"] < 0:

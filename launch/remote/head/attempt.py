@@ -374,6 +374,10 @@ class Attempt:
             self._apply(Stop())
 
     def _timed_out(self, limit: float) -> Outcome:
+        running = self._running() if self._ranks.ended else None
+        return outcome.timed_out(limit, self._order.stream, running)
+
+    def _running(self) -> dict[int, tuple[int, str]]:
+        """Return the ranks that run, each with its node's index and name."""
         ranks = self._ranks
-        running = {rank: (ranks.node_of[rank], ranks.names[ranks.node_of[rank]]) for rank in ranks.running}
-        return outcome.timed_out(limit, self._order.stream, running if ranks.ended else None)
+        return {rank: (ranks.node_of[rank], ranks.names[ranks.node_of[rank]]) for rank in ranks.running}

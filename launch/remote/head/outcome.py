@@ -28,6 +28,7 @@ __all__ = [
     "rank_failed",
     "signal_name",
     "timed_out",
+    "unfinished",
 ]
 
 LOST_RANK = 255
@@ -128,18 +129,23 @@ def timed_out(
 ) -> Outcome:
     """Return the outcome where the job's time of ``limit`` seconds is over. ``running`` has the ranks that
     still ran after others had ended, each with its node's index and name."""
-    reason = f"its time limit of {limit:g} s was reached"
-    if not running or stream is None:
-        outcome = Outcome("FAILED", TIMED_OUT, reason)
-    else:
-        listed = [f"rank {rank} on {name}" for rank, (_, name) in sorted(running.items())]
-        more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
-        rank, (index, name) = min(running.items())
-        words = last_lines(stream.tail(rank, index))
-        reason += f"; still running: {', '.join(listed[:_SHOWN])}{more}"
-        outcome = _failed(TIMED_OUT, reason, rank, name, words)
+    outcome = unfinished(f"its time limit of {limit:g} s was reached", stream, running)
     outcome.was_timed_out = True
     return outcome
+
+
+def unfinished(
+    why: str, stream: StreamWriter | None, running: Mapping[int, tuple[int, str]] | None
+) -> Outcome:
+    """Return the outcome of a launch that was ended because of its time; ``running`` has ranks as in
+    :func:`timed_out`."""
+    if not running or stream is None:
+        return Outcome("FAILED", TIMED_OUT, why)
+    listed = [f"rank {rank} on {name}" for rank, (_, name) in sorted(running.items())]
+    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    rank, (index, name) = min(running.items())
+    words = last_lines(stream.tail(rank, index))
+    return _failed(TIMED_OUT, f"{why}; still running: {', '.join(listed[:_SHOWN])}{more}", rank, name, words)
 
 
 def misplaced_rank(rank: int, where: str, local_there: int, planned: str, local: int) -> Outcome:

@@ -6,16 +6,19 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from launch.remote.base import job_dir
-from launch.remote.base.health_records import ProbeResult, ProbeVerdict
+from launch.remote.base import frames, job_dir
+from launch.remote.base.health_records import ProbeResult, ProbeVerdict, Promise
 from launch.remote.base.records import Plan, Taken
 from launch.remote.head.attempt import Attempt
 from launch.remote.head.job_state import JobState, LaunchOrder
-from launch.remote.head.outcome import Outcome, not_started
+from launch.remote.head.outcome import NOT_FOUND, Outcome, not_started, unfinished
+from launch.remote.head.shutdown import Stop
 from launch.remote.log.writer import LAUNCHER
 from launch.remote.probe import probe_plan, proven_nodes
+from launch.remote.probe.probe_limit import ProbeLimit
 from launch.remote.probe.probe_plan import Program
 from launch.remote.probe.transport_stream import TransportStream
 from launch.remote.probe.transport_verdict import Verdict
@@ -25,6 +28,13 @@ __all__ = ["Probed", "after_look", "probe_transport"]
 _REHEARSAL = "rehearsal"
 """In place of a subject, where nodes are remembered because there is nothing to prove."""
 _NO_FABRIC = "rehearsed nodes have no InfiniBand; --probe runs the probe, which refuses the job there"
+
+
+_REMEDY = "to run without it, launch with --no-probe (ranklift.probe: false)"
+_AGAIN = (
+    "a probe that does not come to a good end proves nothing: launch again; to start the job unproven, over "
+    "whatever network its ranks find, launch with --no-probe (ranklift.probe: false)"
+)
 
 
 class Probed(NamedTuple):
@@ -66,13 +76,12 @@ def probe_transport(order: LaunchOrder, state: JobState) -> Probed:
         result, verdict = _run(order if is_first else after_look(order), state, program)
         if not isinstance(result, Outcome):
             return Probed(result)
-        if result.state == "CANCELLED" or (is_first and not result.ran):
+        is_over = result.state == "CANCELLED" or result.was_timed_out
+        if is_over or (is_first and not result.ran):
             result.ran = False  # what kept the probe from its start would keep the job
             return Probed(result)
-        if verdict.verdict != "refused" and result.state != "SUCCEEDED":
-            verdict = _failed(result, program.name)
         reasons.append(verdict.reason)
-        if verdict.verdict != "unproven" or result.exit_status != probe_plan.NOTHING_TO_RUN:
+        if verdict.verdict != "unproven" or result.state == "SUCCEEDED":
             break
     verdict = verdict._replace(reason=verdict.reason if verdict.lines else "; ".join(reasons))
     found = _result(verdict.verdict, verdict.transport, verdict.reason)
@@ -89,7 +98,7 @@ def probe_transport(order: LaunchOrder, state: JobState) -> Probed:
 def _record(order: LaunchOrder, found: ProbeResult) -> None:
     """Keep a result with the job, and print it."""
     order.folder.event("probe", **found)
-    words = found["transport"] or f"not proven ({found['verdict']})"
+    words = found["transport"] or "not proven" + f" ({found['verdict']})" * (found["verdict"] != "unproven")
     line = f"transport: {words}" + (f": {found['reason']}" if found["reason"] else "")
     order.stream.write(LAUNCHER, 0, 2, line.encode() + b"\n")
 
@@ -99,18 +108,22 @@ def _run(order: LaunchOrder, state: JobState, program: Program) -> tuple[Outcome
     folder = _ProbeFolder(order.folder)
     os.makedirs(folder.path, mode=0o700, exist_ok=True)
     names = [node["name"] for node in plan["nodes"]]
-    stream = TransportStream(folder.path, names, plan["health"]["promise"], reads_all=True)
+    limit = ProbeLimit()
+    stream = _ProbeStream(folder.path, names, plan["health"]["promise"], limit)
     try:
         port = _free_port(plan["master_addr"])  # connections of the probe may be left on its port
         launched = order._replace(folder=folder, plan=plan, stream=stream, port=port)
-        attempt = Attempt(launched, _ProbeState(state))
+        attempt = _ProbeAttempt(launched, _ProbeState(state), limit)
         result = attempt.run()
         if isinstance(result, Outcome) and result.ran:
             attempt.health.write(order.stream)  # the job's own launch does not look again
     finally:
         stream.close()
     ranks = {given["rank"]: node["name"] for node in plan["nodes"] for given in node["ranks"]}
-    return result, stream.evidence.verdict(ranks, is_by_node=program.is_by_node)
+    verdict = stream.evidence.verdict(ranks, is_by_node=program.is_by_node)
+    if isinstance(result, Outcome) and result.state != "SUCCEEDED" and verdict.verdict != "refused":
+        verdict = _without_proof(result, program.name, was_ended=attempt.was_ended)
+    return result, verdict
 
 
 def _free_port(address: str) -> int:
@@ -119,21 +132,24 @@ def _free_port(address: str) -> int:
         return int(one.getsockname()[1])
 
 
-def _failed(result: Outcome, program: str) -> Verdict:
-    """Return the verdict where the probe itself failed."""
+def _without_proof(result: Outcome, program: str, *, was_ended: bool) -> Verdict:
+    """Return the verdict on a program that was ended, that failed, or that the nodes do not have."""
     failure = result.failure
     node = "" if failure is None else failure["node"] or ""
     lines = [] if failure is None else failure["last_lines"][-1:]
-    reason = "; ".join([f"the probe by {program} failed: {result.reason}", *lines])
-    return Verdict("unproven", "", reason, node, [])
+    kind: ProbeVerdict = "failed"
+    words = f"the probe by {program} failed"
+    if was_ended:
+        kind, words = "unfinished", f"the probe by {program} was ended"
+    elif result.exit_status in (probe_plan.NOTHING_TO_RUN, NOT_FOUND):
+        kind, words = "unproven", f"there is nothing to probe with by {program}"
+    return Verdict(kind, "", "; ".join([f"{words}: {result.reason}", *lines]), node, [])
 
 
 def _refusal(plan: Plan, verdict: Verdict) -> Outcome:
     size = plan["health"]["promise"]["size"]
-    reason = (
-        f"{verdict.reason}; {size} promises InfiniBand between nodes: to run without it, launch with "
-        "--no-probe (ranklift.probe: false)"
-    )
+    remedy = _AGAIN if verdict.verdict in ("failed", "unfinished") else _REMEDY
+    reason = f"{verdict.reason}; {size} promises InfiniBand between nodes: {remedy}"
     node = verdict.node or plan["nodes"][0]["name"]
     return not_started(node, reason, [line["line"] for line in verdict.lines])
 
@@ -147,6 +163,43 @@ def _result(verdict: ProbeVerdict, transport: str = "", reason: str = "") -> Pro
         "seconds": 0.0,
         "lines": [],
     }
+
+
+class _ProbeStream(TransportStream):
+    """The output of a probe; what its runners send shows whether it moves."""
+
+    def __init__(self, folder: str, nodes: Sequence[str], promise: Promise, limit: ProbeLimit) -> None:
+        super().__init__(folder, nodes, promise, reads_all=True)
+        self._probe_limit = limit
+
+    def on_frame(self, kind: bytes, payload: bytes, node: int, name: str) -> bool:
+        """Handle a runner's frame; return whether it concerns output."""
+        now = time.monotonic()
+        if kind == frames.SAMPLE:
+            for one in frames.unpack(payload)["ranks"]:
+                self._probe_limit.on_usage(one["rank"], one["cpu_permille"], one["memory"], now)
+        is_output = super().on_frame(kind, payload, node, name)
+        if is_output:
+            self._probe_limit.on_output(now)
+        return is_output
+
+
+class _ProbeAttempt(Attempt):
+    """A launch of a probe's program, which is ended once its limit is reached."""
+
+    def __init__(self, order: LaunchOrder, job_state: JobState, limit: ProbeLimit) -> None:
+        super().__init__(order, job_state)
+        self._limit = limit
+        self.was_ended = False
+
+    def _on_tick(self, now: float) -> None:
+        super()._on_tick(now)
+        if self._shutdown.has_begun:
+            return
+        why = self._limit.over(now, all_run=self._ranks.all_started)
+        if why:
+            self.was_ended = True
+            self._apply(Stop(unfinished(why, self._order.stream, self._running())))
 
 
 class _ProbeFolder(job_dir.Folder):

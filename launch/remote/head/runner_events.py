@@ -76,7 +76,8 @@ class RunnerEvents:
             rank = fields["rank"] if kind == frames.NOTE else None
         channel.accept(kind, rank)
         if rank is not None and rank >= 0:
-            self.hangs.on_output(rank, now)
+            stream, data = frame_fields.printed(kind, payload)
+            self.hangs.on_output(rank, now, stream, data)
         self._order.stream.on_frame(kind, payload, channel.node, self._name(channel))
         if kind == frames.EXIT:
             return self._on_exit(channel, fields, now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import resource
 from dataclasses import dataclass
 
@@ -15,6 +16,11 @@ __all__ = ["Host", "read_host"]
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108  the kernel's mount point; only its size is queried
 _PEERMEM = ("nvidia_peermem", "nv_peer_mem")
 """Modules that let InfiniBand devices read GPU memory; the second is the older name."""
+_OPEN_MODULE = "Open Kernel Module"
+"""In /proc/driver/nvidia/version, where the driver's modules are the open ones: they alone export GPU memory
+as DMA-BUF (NVIDIA, GPU Operator, "GPUDirect RDMA and GPUDirect Storage")."""
+_DMA_BUF_KERNEL = (5, 12)
+"""First Linux whose InfiniBand registers a DMA-BUF."""
 _FABRIC_MANAGER = "nv-fabricmanager"[:15]
 """A process's name in ``/proc/<pid>/comm`` has at most 15 bytes."""
 _UNSYNCHRONISED = 0x40
@@ -34,6 +40,8 @@ class Host:
     memlock: int | None = None
     """Bytes that a process may lock; None for any number."""
     has_peermem: bool = False
+    without_dma_buf: str = ""
+    """Why InfiniBand devices cannot reach GPU memory by DMA-BUF; empty where they can."""
     has_topology: bool = False
     """Whether the topology file that was asked for exists."""
     nvme_disks: int = 0
@@ -50,11 +58,22 @@ def read_host(topology: str = "", *, fabric_manager: bool = False, root: str = "
         shm_bytes=file_system_size(root + _SHARED_MEMORY),
         memlock=None if limit == resource.RLIM_INFINITY else limit,
         has_peermem=any(name in modules for name in _PEERMEM),
+        without_dma_buf=_without_dma_buf(root),
         has_topology=bool(topology) and os.path.exists(root + topology),
         nvme_disks=len(listed(root + "/sys/class/nvme")),
         has_fabric_manager=fabric_manager and _runs(_FABRIC_MANAGER, root + "/proc"),
         clock_is_synchronised=_is_synchronised(),
     )
+
+
+def _without_dma_buf(root: str) -> str:
+    if _OPEN_MODULE not in (read_line(root + "/proc/driver/nvidia/version") or ""):
+        return "the driver's kernel modules are not the open ones"
+    release = read_line(root + "/proc/sys/kernel/osrelease") or ""
+    numbers = re.match(r"(\d+)\.(\d+)", release)
+    if numbers is None or (int(numbers[1]), int(numbers[2])) < _DMA_BUF_KERNEL:
+        return f"Linux {release or 'of an unknown release'}"
+    return ""
 
 
 def _memory(root: str) -> int | None:

@@ -48,9 +48,9 @@ def locked_memory(facts: Facts) -> Found:
 
 
 def no_peermem(facts: Facts) -> Found:
-    """No module by which InfiniBand devices read GPU memory."""
-    if not facts.host.has_peermem:
-        yield "/sys/module", "not loaded"
+    """Neither a module nor DMA-BUF, by which InfiniBand devices read GPU memory."""
+    if not facts.host.has_peermem and facts.host.without_dma_buf:
+        yield "nvidia_peermem", f"not loaded, and no DMA-BUF: {facts.host.without_dma_buf}"
 
 
 def no_topology(facts: Facts) -> Found:

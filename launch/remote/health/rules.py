@@ -280,9 +280,10 @@ RULES = (
         "peermem",
         "warning",
         host_checks.no_peermem,
-        "module nvidia_peermem",
-        "azhpc-images, sku-customizations",
-        "`sudo modprobe nvidia-peermem`; without it NCCL may copy through the host's memory",
+        "DMA-BUF (open kernel modules, Linux 5.12), or module nvidia_peermem",
+        "NVIDIA, GPU Operator, GPUDirect RDMA",
+        "install the driver's open kernel modules, or `sudo modprobe nvidia-peermem`: without either NCCL "
+        "copies through the host's memory",
         applies=_has_gpudirect,
     ),
     Rule(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from launch.remote.base.payloads import Hello, RankExit, RunnerSpec, Started, Stop
     from launch.remote.debug.debug_child import DebugChild
+    from launch.remote.debug.dump_lines import DumpLines
     from launch.remote.node.runtimes.container import Container
     from launch.remote.sample.sampler import Sampler
 
@@ -77,6 +78,7 @@ class Loop:
         self._sample_at: float | None = None
         self._sampler: Sampler | None = None
         self._debug: DebugChild | None = None
+        self._dumps: DumpLines | None = None
         self._wake, wake = os.pipe()
         for end in (self._wake, wake):
             os.set_blocking(end, False)
@@ -156,7 +158,8 @@ class Loop:
         rank.outlet.logged(*append(rank.log, rank.outlet.gap + data))
         is_let_through = rank.outlet.is_modest and self.channel.unsent < 2 * _BACKLOG
         rank.outlet.take(stream, data, now, self._has_room or is_let_through)
-        rank.recent.add(stream, data, now)
+        is_new = self._dumps is None or self._dumps.has_more(rank.rank, stream, data)
+        rank.recent.add(stream, data, now, is_new=is_new)
         if rank.outlet.size >= _CHUNK:
             self._queue_output(at_once=True)
 
@@ -282,7 +285,9 @@ class Loop:
         running = {rank.rank: rank.pid for rank in self.ranks if rank.status is None and rank.rank != NODE}
         if self._debug is None and running and not self._stopped:
             from launch.remote.debug.debug_child import DebugChild  # only jobs that hang need it
+            from launch.remote.debug.dump_lines import DumpLines
 
+            self._dumps = self._dumps or DumpLines()  # a look asks PyTorch, which prints then
             self._debug = DebugChild(order, running, self.container.started_in if self.container else None)
 
     def _check_notice(self) -> None:

@@ -79,6 +79,10 @@ class Runner(Loop):
             payload = self._key.decrypt(payload, self._context)
         spec: RunnerSpec = frames.unpack(payload)
         status = self._run(spec)
+        if spec["checks"].get("recorder"):
+            from launch.remote.node.rank_recorder import remove_pipes  # few jobs have them
+
+            remove_pipes(expand_home(spec["folder"]))
         if self._work >= 0:
             os.close(self._work)
             if not spec["keep"]:  # a restart may need a kept one: the supervisor has it cleared later
@@ -160,23 +164,22 @@ class Runner(Loop):
             if done.status:
                 raise Unfit(f"the setup line ended with exit status {done.status}")
         if checks["requires"]:
-            self._check_modules(spec, checks, env)
+            self._check_modules(spec, checks, env, folder)
 
-    def _check_modules(self, spec: RunnerSpec, checks: Checks, env: dict[str, str]) -> None:
+    def _check_modules(self, spec: RunnerSpec, checks: Checks, env: dict[str, str], folder: str) -> None:
         """Raise Unfit where the job's Python lacks a module, or its torch has no code for the node's GPUs."""
         python = "python" if python_folder(spec["python"]) else spec["python"]
-        capability, driver, more = checks.get("gpu", ""), "", ""
-        if capability:
-            from launch.remote.node import torch_build  # only torch on GPUs needs it
+        torch = None
+        if checks.get("gpu"):
+            from launch.remote.node.torch_check import TorchCheck  # only torch on GPUs needs it
 
-            driver = torch_build.driver_version()
-            more = torch_build.LOOK if driver else ""
-        argv = modules_argv(expand_home(python), checks["requires"], more)
+            torch = TorchCheck(checks, folder, in_image=self.container is not None)
+        argv = modules_argv(expand_home(python), checks["requires"], torch.program if torch else "")
         done = self._run_for_node(argv, env, spec, NO_LOG, timing.MODULES_S)
         reason = missing_modules(spec["python"], done.status or 0, done.output)
-        if not reason and capability:
-            in_image = self.container is not None
-            reason = torch_build.unfit_torch(done.output, capability, driver, in_image=in_image)
+        if torch is not None and not reason:
+            reason = torch.unfit(done.output)
+            spec["defaults"].update(torch.variables(done.output))
         if reason:
             raise Unfit(reason)
 

@@ -6,7 +6,7 @@ Importing torch takes seconds. Its CUDA version is in ``torch/version.py``; the 
 
 from __future__ import annotations
 
-__all__ = ["DRIVER", "LOOK", "driver_version", "unfit_torch"]
+__all__ = ["DRIVER", "LOOK", "driver_version", "torch_version", "unfit_torch"]
 
 DRIVER = "/proc/driver/nvidia/version"
 _MARK = "torch build:"
@@ -53,12 +53,10 @@ def unfit_torch(output: bytes, capability: str, driver: str, *, in_image: bool =
     >>> unfit_torch(seen, "7.0", "570.133.20").partition(";")[0]
     'torch 2.15.0+cu132 is built for sm_75 sm_80 sm_86 sm_90 sm_100 sm_120, and the GPUs here are sm_70'
     """
-    text = next(
-        (line for line in output.decode("utf-8", "replace").splitlines() if line.startswith(_MARK)), ""
-    )
-    if not text:
+    words = _build(output)
+    if not words:
         return ""
-    version, cuda, *built = text[len(_MARK) :].split()
+    version, cuda, *built = words
     major = cuda.partition(".")[0]
     problem = ""
     if not any(_runs(name, capability) for name in built):
@@ -67,6 +65,16 @@ def unfit_torch(output: bytes, capability: str, driver: str, *, in_image: bool =
     elif driver and not in_image and int(driver.partition(".")[0]) < _OLDEST_DRIVER.get(major, 0):
         problem = f"is built for CUDA {cuda}, which needs driver {_OLDEST_DRIVER[major]}; here is {driver}"
     return f"torch {version} {problem}; {_remedy(capability, driver)}" if problem else ""
+
+
+def torch_version(output: bytes) -> str:
+    """Return the version in the output of :data:`LOOK`; "" where that is unknown."""
+    return (_build(output) or [""])[0]
+
+
+def _build(output: bytes) -> list[str]:
+    lines = output.decode("utf-8", "replace").splitlines()
+    return next((line[len(_MARK) :].split() for line in lines if line.startswith(_MARK)), [])
 
 
 def _runs(name: str, capability: str) -> bool:

@@ -34,6 +34,7 @@ class RankStream(TransportStream):
 
     def close(self) -> None:
         """Record what was seen, if every node showed a connection, and close the file."""
+        self.read_unfinished()
         if not self._is_refused:
             verdict = self.evidence.verdict(self._ranks, is_by_node=True)
             if verdict.verdict == "proven":  # one rank's lines would prove nothing of the others

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["INFINIBAND", "ROCE", "TCP", "Device", "Fact"]
+__all__ = ["INFINIBAND", "NVLINK", "ROCE", "TCP", "TORN", "Device", "Fact"]
 
 INFINIBAND, ROCE, TCP = "InfiniBand", "RoCE", "TCP"
+NVLINK = "NVLink"
+"""Between the nodes of a rack of GB200 or GB300."""
+TORN = "torn"
+"""Of a connection whose line lacks its end."""
 
 
 class Device(NamedTuple):
@@ -24,8 +28,8 @@ class Fact(NamedTuple):
 
     library: str
     transport: str
-    """:data:`INFINIBAND`, :data:`ROCE`, :data:`TCP`, or an unknown one by the library's name for it; empty
-    where the line is not about a connection."""
+    """:data:`INFINIBAND`, :data:`ROCE`, :data:`TCP`, :data:`NVLINK`, :data:`TORN`, or an unknown one by the
+    library's name for it; empty where the line is not about a connection."""
     process: str = ""
     """Host and pid, where the line has them: numbers of devices are the process's own."""
     used: tuple[str, ...] = ()

@@ -48,6 +48,18 @@ class TransportStream(StreamWriter):
             if self._reads_all or b" via " in line or b": Using " in line:
                 self._read(rank, self._nodes[node], line.decode("utf-8", "replace"))
 
+    def close(self) -> None:
+        """Read lines without an end, and close the file."""
+        self.read_unfinished()
+        super().close()
+
+    def read_unfinished(self) -> None:
+        """Read what a stream has ended with, where that is no whole line."""
+        begun, self._begun = self._begun, {}
+        for (rank, node, _), line in begun.items():
+            if self._reads_all or MARK in line:
+                self._read(rank, self._nodes[node], line.decode("utf-8", "replace"))
+
     def _read(self, rank: int, node: str, line: str) -> None:
         for fact in read_line(line, node):
             refused = self.evidence.add(Seen(rank, node, line, fact))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from launch.remote.base.health_records import ProbeLine, ProbeVerdict, Promise
 from launch.remote.probe import mpi_lines, nccl_lines, program_lines
-from launch.remote.probe.transport_fact import INFINIBAND, ROCE, Device, Fact
+from launch.remote.probe.transport_fact import INFINIBAND, NVLINK, ROCE, TORN, Device, Fact
 
 __all__ = ["Evidence", "Seen", "Verdict", "read_line"]
 
@@ -47,7 +47,7 @@ def read_line(text: str, node: str) -> list[Fact]:
 
 
 def _facts(text: str, node: str) -> Iterator[Fact | None]:
-    if "NCCL INFO" in text:
+    if "NCCL INFO" in text or nccl_lines.is_rest(text):
         yield from map(nccl_lines.read, nccl_lines.messages(text))
     elif text.startswith(program_lines.MARK):
         yield program_lines.read(text)
@@ -68,6 +68,10 @@ class Evidence:
         """Those of InfiniBand by node, where the node has listed them."""
         self._known: set[tuple[int, str, Fact]] = set()
         self._connections: list[Seen] = []
+        self._torn: Seen | None = None
+        """The first connection of which nothing is known."""
+        self._within_rack: set[int] = set()
+        """Ranks that reach other nodes over NVLink."""
         self._refused: Verdict | None = None
 
     def add(self, one: Seen) -> Verdict | None:
@@ -77,6 +81,12 @@ class Evidence:
         that is promised. A process lists its devices before its connections.
         """
         self._keep_devices(one)
+        if one.fact.transport == NVLINK:
+            self._within_rack.add(one.rank)
+            return None
+        if one.fact.transport == TORN:
+            self._torn = self._torn or one
+            return None
         if not one.fact.transport or (one.rank, one.node, one.fact) in self._known:
             return None
         fact = self._resolved(one)
@@ -134,20 +144,36 @@ class Evidence:
 
     def verdict(self, ranks: Mapping[int, str], *, is_by_node: bool = False) -> Verdict:
         """Return what is proven. ``ranks``, each with its node, must all have shown a connection, or with
-        ``is_by_node`` one of each node: otherwise nothing is."""
+        ``is_by_node`` one of each node: where some have not, or a line is torn, the proof has failed. Where
+        none has, there is nothing to prove it with."""
         found = self._connections
         if self._refused is not None:
             return self._refused
+        if not found:
+            reason = (
+                "no rank has shown a connection to another node: their libraries print none that is known"
+            )
+            return Verdict("unproven", "", reason, "", [])
         nodes = {one.node for one in found} if is_by_node else set()
-        shown = {one.rank for one in found}
-        silent = sorted(rank for rank, node in ranks.items() if rank not in shown and node not in nodes)
-        if not found or (silent and not any(one.fact.is_for_all for one in found)):
-            who = "no rank has"
-            if found:
-                who = f"rank {silent[0]} on {ranks[silent[0]]} has not"
-            node = ranks[silent[0]] if silent else ""
-            return Verdict("unproven", "", f"{who} shown a connection to another node", node, [])
+        shown = {one.rank for one in found} | self._within_rack
+        missing = {rank: node for rank, node in ranks.items() if rank not in shown and node not in nodes}
+        what = "has not shown a connection to another node, though others have"
+        if any(one.fact.is_for_all for one in found):
+            missing = self._without_port(ranks)
+            what = "has not listed its ports of InfiniBand, by which its connections would be known"
+        for rank, node in sorted(missing.items()):
+            return Verdict("failed", "", f"rank {rank} on {node} {what}", node, [])
+        torn = self._torn
+        if torn is not None:
+            line: ProbeLine = {"rank": torn.rank, "node": torn.node, "line": torn.line.strip()[:_LONGEST]}
+            reason = f"{torn.node}, rank {torn.rank}: a line lacks a part, and its connection is unknown: "
+            return Verdict("failed", "", reason + line["line"], torn.node, [line])
         return Verdict("proven", _words(found, self._promise), "", "", _lines(found))
+
+    def _without_port(self, ranks: Mapping[int, str]) -> dict[int, str]:
+        """Return the ranks on nodes that have not listed ports of InfiniBand, where others have: what one
+        rank prints of all holds for nodes that have such a port."""
+        return {rank: node for rank, node in ranks.items() if self._ports and not self._ports.get(node)}
 
 
 def _words(connections: Collection[Seen], promise: Promise) -> str:

@@ -177,6 +177,16 @@ def test_options_win_over_the_file(tmp_path: Path) -> None:
     assert (job.name, job.timeout_s) == ("b", 5)
 
 
+def test_the_flight_recorder_is_on_unless_the_file_or_an_option_switches_it_off(tmp_path: Path) -> None:
+    text = "command: hostname\n"
+    off = f"{text}ranklift: {{flight_recorder: false}}\n"
+    assert made(tmp_path, text).spec.flight_recorder
+    assert not made(tmp_path, off).spec.flight_recorder
+    assert not made(tmp_path, text, flags=Flags(flight_recorder=False)).spec.flight_recorder
+    with pytest.raises(InputError, match=r"line 2: ranklift\.flight_recorder = "):
+        made(tmp_path, f"{text}ranklift: {{flight_recorder: maybe}}\n")
+
+
 def test_the_probe_is_the_options_then_the_files_then_the_heads_own_choice(tmp_path: Path) -> None:
     text = "command: python train.py\ncode: src\n"
     assert made(tmp_path, text).spec.probe is None

@@ -11,7 +11,7 @@ from typing import Any, Callable  # noqa: UP035  (nodes may run Python 3.8)
 from launch.remote.base import frames, timing
 from launch.remote.base.frames import ProtocolError
 
-__all__ = ["is_output", "output", "read"]
+__all__ = ["is_output", "output", "printed", "read"]
 
 Shape = Callable[[object], bool]
 
@@ -164,3 +164,10 @@ def output(kind: bytes, payload: bytes) -> int:
     if stream not in _STREAMS[kind]:
         raise ProtocolError(f"a frame of type {kind!r}: stream {stream}")
     return int(rank)
+
+
+def printed(kind: bytes, payload: bytes) -> tuple[int, bytes | None]:
+    """Return the stream and the bytes of a frame of output; no bytes for a frame about output."""
+    if kind != frames.OUT:
+        return 0, None
+    return frames.OUTPUT.unpack_from(payload)[1], payload[frames.OUTPUT.size :]

@@ -57,6 +57,15 @@ COUPLINGS: dict[str, tuple[float, dict[str, str]]] = {
             "DEBUG_STEP_S": "the head answers after its last node, or without it",
         },
     ),
+    "DEBUG_RECORD_S": (
+        20.0,
+        {
+            "DEBUG_CHILD_S": "a node waits for its ranks' files after it has looked at them",
+            "DEBUG_ANSWER_S": "reports of nodes that take all their time still count",
+            "DEBUG_STEP_S": "the head answers after its last node, or without it",
+        },
+    ),
+    "PROBE_STILL_S": (90.0, {"PROBE_S": "a probe that moves gets several times as long"}),
     "RUNNER_END_S": (9.0, {"SUPERVISOR_END_S": "part of a job's end"}),
     "MPIRUN_END_S": (9.0, {"SUPERVISOR_END_S": "part of a job's end, twice"}),
     "CANCEL_ANSWER_S": (50.0, {"CANCEL_STEP_S": "a request with its connection"}),
@@ -73,6 +82,7 @@ COUPLINGS: dict[str, tuple[float, dict[str, str]]] = {
         {
             "SAMPLE_S": "a sample is as old as the interval before the next one comes",
             "SAMPLE_WRITE_S": "and waits for the next version of its file",
+            "PROBE_SAMPLE_S": "what is not sampled is not known to stand still",
         },
     ),
     "AGENT_CONNECT_S": (15, {"AGENT_ANSWER_S": "agents are waited for until ssh has given up"}),

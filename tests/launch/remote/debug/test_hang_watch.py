@@ -19,6 +19,7 @@ from launch.remote.head.runners.channel import STARTED, Channel
 from launch.remote.head.runners.runner_pool import RunnerPool
 from launch.remote.head.shutdown import Stop
 from launch.remote.log.writer import StreamWriter
+from tests.launch.fake_recorder import LINE
 from tests.launch.remote.hangs.hanging_ranks import Job, loading
 from tests.launch.remote.sample_records import sample_plan
 
@@ -216,6 +217,58 @@ def test_output_postpones_it(launch: Launch) -> None:
     assert launch.orders(0) == []
     launch.watch.on_tick(50.0 + HANG_AFTER + 1)
     assert len(launch.orders(0)) == 1
+
+
+DUMP = LINE.format(rank=3).encode()
+
+
+def test_what_pytorch_prints_because_it_is_asked_is_no_movement(launch: Launch) -> None:
+    """PyTorch prints that it prepares to dump, once something has written to its pipe."""
+    launch.requests()
+    launch.watch.on_tick(1.0)
+    launch.watch.on_output(3, 1.5, 2, DUMP[:50])
+    launch.watch.on_output(3, 1.6, 2, DUMP[50:])
+    for node, report in enumerate(reports()):
+        launch.answers(node, report)
+    launch.watch.on_tick(3.0)
+    answer = launch.answer()
+    assert answer["facts"]["printed"] == []
+    assert (answer["verdict"]["kind"], answer["verdict"]["ranks"]) == ("missing-rank", [5])
+    assert answer["facts"]["silent_s"]["3"] == 3
+
+
+def test_what_a_rank_itself_prints_meanwhile_is_movement(launch: Launch) -> None:
+    launch.requests()
+    launch.watch.on_tick(1.0)
+    launch.watch.on_output(3, 1.5, 2, DUMP)
+    launch.watch.on_output(3, 1.6, 1, b"step 7 loss 0.1\n")
+    for node, report in enumerate(reports()):
+        launch.answers(node, report)
+    launch.watch.on_tick(3.0)
+    answer = launch.answer()
+    assert (answer["facts"]["printed"], answer["verdict"]["kind"]) == ([3], "slow")
+
+
+def test_what_pytorch_prints_because_it_is_asked_does_not_save_a_silent_job(launch: Launch) -> None:
+    launch.watch.on_tick(HANG_AFTER + 1)
+    launch.watch.on_output(3, HANG_AFTER + 2, 2, DUMP)
+    for node, report in enumerate(reports()):
+        launch.answers(node, report)
+    stop = launch.watch.on_tick(HANG_AFTER + 7)
+    assert isinstance(stop, Stop)
+    assert stop.outcome is not None
+    assert stop.outcome.failure is not None
+    assert stop.outcome.failure["rank"] == 5
+
+
+def test_a_notice_of_output_that_was_left_out_is_movement(launch: Launch) -> None:
+    launch.requests()
+    launch.watch.on_tick(1.0)
+    launch.watch.on_output(3, 1.5)
+    for node, report in enumerate(reports()):
+        launch.answers(node, report)
+    launch.watch.on_tick(3.0)
+    assert launch.answer()["facts"]["printed"] == [3]
 
 
 def test_a_job_whose_ranks_have_all_ended_does_not_hang(launch: Launch) -> None:

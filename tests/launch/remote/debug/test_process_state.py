@@ -52,6 +52,19 @@ def test_a_process_that_hangs_in_the_kernel(tmp_path: Path) -> None:
     assert (state.cpu_ms, state.switches) == (200 * 1000 // os.sysconf("SC_CLK_TCK"), 41)
 
 
+def test_a_process_in_a_container_has_a_number_of_its_own_there(tmp_path: Path) -> None:
+    folder = Path(proc(tmp_path))
+    status = "Name:\ta\nNSpid:\t{}\nvoluntary_ctxt_switches:\t41\n"
+    for inner, wanted in (("93", 93), ("93\t7", 7), ("93\t20\t1", 1)):
+        (folder / "93/status").write_text(status.format(inner))
+        state = read_state(93, str(folder))
+        assert state is not None
+        assert state.inner_pid == wanted
+    own = read_state(os.getpid())
+    assert own is not None
+    assert own.inner_pid == os.getpid()
+
+
 def test_its_variables(tmp_path: Path) -> None:
     environ = environ_of(93, proc(tmp_path))
     assert environ == {"RANK": "17", "A": "b=c"}

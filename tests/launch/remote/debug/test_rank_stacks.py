@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
+import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -18,6 +21,8 @@ from launch.remote.debug.debug_child import DebugChild
 from launch.remote.debug.debug_records import DebugOrder, NodeFacts, RasRank, Stacks
 from launch.remote.debug.fact_shapes import read_facts
 from launch.remote.debug.rank_stacks import _bounded
+from tests.launch.fake_recorder import write_fake
+from tests.launch.standin import until
 
 SCRIPT = """\
 import sys, time
@@ -99,6 +104,118 @@ def test_two_ranks_are_looked_at_three_times(ranks: list[subprocess.Popen[bytes]
     shell = facts["ranks"][1]["processes"][0]
     assert (shell["name"], shell["threads"], shell["problem"]) == ("sh", [], "")
     assert timing.DEBUG_SPAN_S <= seconds < timing.DEBUG_CHILD_S
+
+
+@pytest.fixture
+def recorded(home: Path) -> Iterator[Callable[..., list[subprocess.Popen[bytes]]]]:
+    """Starts two ranks whose PyTorch has a flight recorder; rank 1 stays away from the 201st collective."""
+    script = write_fake(home)
+    with ExitStack() as stack:
+
+        def start(**variables: str) -> list[subprocess.Popen[bytes]]:
+            found = []
+            for rank in range(2):
+                process = subprocess.Popen(
+                    [sys.executable, str(script)],
+                    cwd=home,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    start_new_session=True,
+                    env={**os.environ, "RANK": str(rank), **variables},
+                )
+                stack.enter_context(process)
+                stack.callback(os.killpg, process.pid, 9)
+                assert process.stdout is not None
+                assert process.stdout.readline() == b"trains\n"
+                found.append(process)
+            for rank in range(2):
+                until((home / f"{rank}.pipe").exists if variables else lambda: True)
+            return found
+
+        yield start
+
+
+def recorder_in(home: Path) -> dict[str, str]:
+    return {"TORCH_NCCL_DEBUG_INFO_PIPE_FILE": f"{home}/", "TORCH_FR_DUMP_TEMP_FILE": f"{home}/"}
+
+
+def collectives(facts: NodeFacts) -> dict[int, list[tuple[int, str]]]:
+    return {
+        rank["rank"]: [(one["sequence"], one["state"]) for one in rank["collective"]]
+        for rank in facts["ranks"]
+    }
+
+
+def test_the_file_of_a_flight_recorder_is_waited_for(
+    home: Path, recorded: Callable[..., list[subprocess.Popen[bytes]]]
+) -> None:
+    """It comes 4.1 to 5.6 s after the request: a second for the pipe, the rest for the stacks in it."""
+    ranks = recorded(**recorder_in(home), DUMP_TAKES="4.5")
+    facts, seconds = looked_at({number: one.pid for number, one in enumerate(ranks)})
+    assert collectives(facts) == {0: [(201, "started")], 1: [(200, "completed")]}
+    assert (facts["problems"], seconds < timing.DEBUG_CHILD_S) == ([], True)
+    assert facts["looked_ms"] < 1000 * (timing.DEBUG_CHILD_S - timing.DEBUG_RECORD_S)
+
+
+def test_ranks_are_looked_at_before_pytorch_is_asked_and_prints(
+    home: Path, recorded: Callable[..., list[subprocess.Popen[bytes]]]
+) -> None:
+    ranks = recorded(**recorder_in(home), DUMP_TAKES="0")
+    os.set_blocking(ranks[0].stderr.fileno(), False)  # type: ignore[union-attr]
+    begun = time.monotonic()
+    printed_after: list[float] = []
+
+    def watch() -> None:
+        while not printed_after and time.monotonic() < begun + timing.DEBUG_CHILD_S:
+            if ranks[0].stderr.read():  # type: ignore[union-attr]
+                printed_after.append(time.monotonic() - begun)
+            time.sleep(0.02)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    looked_at({number: one.pid for number, one in enumerate(ranks)})
+    thread.join()
+    assert printed_after[0] > timing.DEBUG_SPAN_S
+
+
+def test_a_flight_recorder_that_never_writes_costs_its_limit_alone(
+    home: Path, recorded: Callable[..., list[subprocess.Popen[bytes]]]
+) -> None:
+    ranks = recorded(**recorder_in(home), DUMP_TAKES="600")
+    facts, seconds = looked_at({number: one.pid for number, one in enumerate(ranks)})
+    assert collectives(facts) == {0: [], 1: []}
+    assert facts["problems"] == ["no file of the flight recorder came in time, of rank 0, 1"]
+    assert seconds < timing.DEBUG_CHILD_S + timing.DEBUG_LATE_S
+
+
+def test_the_file_of_an_earlier_request_is_no_answer(
+    home: Path, recorded: Callable[..., list[subprocess.Popen[bytes]]]
+) -> None:
+    ranks = recorded(**recorder_in(home), DUMP_TAKES="600")
+    record = {"entries": [{"record_id": 1, "collective_seq_id": 2, "is_p2p": False, "retired": True}]}
+    (home / "0").write_text(json.dumps(record))
+    facts, _ = looked_at({0: ranks[0].pid})
+    assert collectives(facts) == {0: []}
+
+
+def test_without_a_flight_recorder_nothing_is_waited_for(
+    recorded: Callable[..., list[subprocess.Popen[bytes]]],
+) -> None:
+    ranks = recorded()
+    facts, seconds = looked_at({number: one.pid for number, one in enumerate(ranks)})
+    assert collectives(facts) == {0: [], 1: []}
+    assert seconds < timing.DEBUG_CHILD_S - timing.DEBUG_RECORD_S
+
+
+def test_a_stopped_rank_is_not_asked(
+    home: Path, recorded: Callable[..., list[subprocess.Popen[bytes]]]
+) -> None:
+    ranks = recorded(**recorder_in(home), DUMP_TAKES="0")
+    os.kill(ranks[1].pid, signal.SIGSTOP)
+    until(lambda: " T " in Path(f"/proc/{ranks[1].pid}/stat").read_text())
+    facts, _ = looked_at({number: one.pid for number, one in enumerate(ranks)})
+    assert collectives(facts) == {0: [(201, "started")], 1: []}
+    assert facts["problems"] == []
 
 
 def test_a_launchers_processes_are_its_ranks(home: Path, ranks: list[subprocess.Popen[bytes]]) -> None:

@@ -40,6 +40,7 @@ def loading(line: int = 60) -> list[StackFrame]:
 def process(frames: list[StackFrame], pid: int = 100) -> ProcessFacts:
     return {
         "pid": pid,
+        "inner_pid": pid,
         "name": "python3",
         "state": "S",
         "kernel_function": "futex_wait_queue",

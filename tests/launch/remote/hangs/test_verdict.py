@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launch.remote.debug.debug_records import Verdict
+from launch.remote.debug.debug_records import RasRank, Verdict
 from launch.remote.hangs.verdict import judge
 from tests.launch.remote.hangs.hanging_ranks import Job, all_reduce, broadcast, frame, loading, process
 
@@ -325,6 +325,43 @@ def test_programs_that_are_not_pythons_are_named_as_such() -> None:
     for rank in range(4):
         job.main(rank).update({"threads": [], "later": []})
     assert "not Python's" in verdict(job)["text"]
+
+
+def ras_rank(rank: int, pid: int, operations: int, host: str = "10.0.0.4") -> RasRank:
+    return {
+        "group": "0x1",
+        "rank": rank,
+        "host": host,
+        "pid": pid,
+        "operations": operations,
+        "state": "running",
+    }
+
+
+@pytest.mark.parametrize("inner", [[20, 21], [7, 7]], ids=["one container", "a container for each rank"])
+def test_nccls_account_names_ranks_by_their_numbers_in_a_container(inner: list[int]) -> None:
+    job = Job(2)
+    host = next(address for address, node in job.facts["addresses"].items() if node == "node000000")
+    for rank, pid in enumerate(inner):
+        job.main(rank)["inner_pid"] = pid
+    job.facts["nodes"]["node000000"][0]["ras"] = [
+        ras_rank(0, inner[0], 201, host),
+        ras_rank(1, inner[1], 200, host),
+    ]
+    verdict = judge(job.facts)
+    assert verdict["ranks"] == [1]
+    assert "rank 1 on node000000 has started 200 of 201 collectives, by NCCL's account" in verdict["text"]
+
+
+def test_nccls_account_of_a_part_of_the_ranks_blames_nobody_by_a_number_that_two_have() -> None:
+    job = Job(4)
+    host = next(address for address, node in job.facts["addresses"].items() if node == "node000000")
+    for rank in range(4):
+        job.main(rank)["inner_pid"] = 7
+    job.facts["nodes"]["node000000"][0]["ras"] = [ras_rank(0, 7, 201, host), ras_rank(1, 7, 200, host)]
+    verdict = judge(job.facts)
+    assert verdict["ranks"] == []
+    assert "NCCL's rank 1 (process 7 on " in verdict["text"]
 
 
 def test_clocks_that_are_held_down_are_noted() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import time
 from collections import Counter
 from dataclasses import replace
@@ -20,18 +22,26 @@ from launch.remote.base.job_dir import Folder
 from launch.remote.head.probe import _ProbeFolder
 from playbooks.jobs.tables import job_text
 from tests.e2e.workplace import NODE_PYTHON
-from tests.launch.standin import Nodes, Started, lines, remarks, shell, until
+from tests.launch.standin import REMOTE, Nodes, Started, lines, remarks, shell, until
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("nothing_runs_on")]
+pytestmark = [pytest.mark.timeout(400), pytest.mark.usefixtures("nothing_runs_on")]
 
 TORCH = """\
 import os
 IB = "node%s:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/{device}/GDRDMA"
 SOCKET = "node%s:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/Socket/0"
 rank = os.environ["NODE_RANK"]
-if os.environ.get("TORCH_HANGS"):
-    import time
+import sys, time
+on = os.environ.get
+if on("TORCH_HANGS"):
     time.sleep(600)
+end = time.monotonic() + float(on("TORCH_IS_SLOW", "0"))
+while time.monotonic() < end:
+    pass
+if on("TORCH_FAILS") == rank:
+    sys.exit("NCCL Error 2: unhandled system error")
+if on("TORCH_IS_SILENT") in (rank, "all"):
+    os.environ.pop("NCCL_DEBUG", None)
 if os.environ.get("NCCL_DEBUG") == "INFO":
     for device in range(2):
         print(IB.format(device=device) % rank)
@@ -48,7 +58,7 @@ class cuda:
 device, ones = (lambda *words: None), (lambda *words, **more: Tensor())
 """
 DISTRIBUTED = """\
-is_nccl_available = lambda: True
+is_available = is_nccl_available = lambda: True
 init_process_group = all_reduce = barrier = destroy_process_group = lambda *words, **more: None
 """
 """A torch whose NCCL is lines alone: no GPU is here."""
@@ -110,6 +120,103 @@ def test_one_node_over_tcp_refuses_the_job_before_any_rank_of_it(nodes: Nodes, t
     assert state.failure is not None
     assert state.failure.node == "node000001"
     assert results(nodes, state.job)[0]["lines"] == [{"rank": 1, "node": "node000001", "line": bad}]
+
+
+WITHOUT_END = (
+    "a probe that does not come to a good end proves nothing: launch again; to start the job unproven, over "
+    "whatever network its ranks find, launch with --no-probe (ranklift.probe: false)"
+)
+
+
+@pytest.mark.parametrize("mode", ["auto", "on"])
+def test_a_probe_that_fails_refuses_the_job(nodes: Nodes, torch: dict[str, str], mode: ProbeMode) -> None:
+    state, events = run(nodes, shell("echo trains", env={**torch, "TORCH_FAILS": "1"}), mode)
+    assert (state.state, state.exit_status, lines(events)) == ("FAILED", 255, [])
+    assert state.reason.startswith(
+        "no rank was started: the probe by torch failed: rank 1 on node000001 ended"
+    )
+    assert "NCCL Error 2: unhandled system error; Standard_ND40rs_v2 promises InfiniBand" in state.reason
+    assert state.reason.endswith(WITHOUT_END)
+    assert results(nodes, state.job)[0]["verdict"] == "failed"
+    assert "transport: not proven (failed): the probe by torch failed" in remarks(events)
+
+
+def test_a_node_that_shows_no_connection_where_others_do_refuses_the_job(
+    nodes: Nodes, torch: dict[str, str]
+) -> None:
+    state, events = run(nodes, shell("echo trains", env={**torch, "TORCH_IS_SILENT": "1"}), "auto")
+    assert (state.state, lines(events)) == ("FAILED", [])
+    assert "rank 1 on node000001 has not shown a connection to another node" in state.reason
+
+
+def test_libraries_that_print_no_connection_leave_it_unproven(nodes: Nodes, torch: dict[str, str]) -> None:
+    state, events = run(nodes, shell("echo trains", env={**torch, "TORCH_IS_SILENT": "all"}), "auto")
+    assert (state.state, len(lines(events))) == ("SUCCEEDED", 3)
+    assert results(nodes, state.job)[0]["verdict"] == "unproven"
+
+
+def with_limits(nodes: Nodes, still: float, probe: float) -> None:
+    """Gives the nodes other time limits of a probe."""
+    for node in nodes.nodes:
+        remote = nodes.folder / node.name / ".ranklift/remote/hash"
+        remote.unlink()
+        shutil.copytree(REMOTE, remote, ignore=shutil.ignore_patterns("__pycache__"))
+        module = remote / "base/timing.py"
+        text = module.read_text()
+        for name, value in (("PROBE_STILL_S", still), ("PROBE_S", probe)):
+            text, count = re.subn(rf"^{name} = .*$", f"{name} = {value}", text, flags=re.MULTILINE)
+            assert count == 1
+        module.write_text(text)
+
+
+def test_a_probe_whose_processes_do_nothing_refuses_the_job(nodes: Nodes, torch: dict[str, str]) -> None:
+    with_limits(nodes, 3.0, 60.0)
+    state, events = run(nodes, shell("echo trains", env={**torch, "TORCH_HANGS": "1"}), "auto")
+    assert (state.state, lines(events)) == ("FAILED", [])
+    assert results(nodes, state.job)[0]["verdict"] == "unfinished"
+    assert re.search(
+        r"the probe by torch was ended: none of its processes has printed or used its processor for \d+ s; "
+        r"still running: rank 0 on node000000, rank 1 on node000001, rank 2 on node000002",
+        state.reason,
+    )
+    assert state.reason.endswith(WITHOUT_END)
+
+
+def test_a_probe_that_moves_is_waited_for(nodes: Nodes, torch: dict[str, str]) -> None:
+    """As one whose import takes long on a busy machine."""
+    with_limits(nodes, 3.0, 60.0)
+    state, events = run(nodes, shell("echo trains", env={**torch, "TORCH_IS_SLOW": "8"}), "auto")
+    assert (state.state, len(lines(events))) == ("SUCCEEDED", 3)
+    assert results(nodes, state.job)[0]["verdict"] == "proven"
+
+
+def test_a_probe_that_moves_for_ever_refuses_the_job(nodes: Nodes, torch: dict[str, str]) -> None:
+    with_limits(nodes, 2.0, 5.0)
+    state, events = run(nodes, shell("echo trains", env={**torch, "TORCH_IS_SLOW": "600"}), "auto")
+    assert (state.state, lines(events)) == ("FAILED", [])
+    assert results(nodes, state.job)[0]["verdict"] == "unfinished"
+    assert "the probe by torch was ended: it did not end within 5 s; still running: rank 0" in state.reason
+
+
+def test_a_python_that_no_node_has_is_nothing_to_probe_with(nodes: Nodes) -> None:
+    state, events = run(nodes, shell("echo runs", python="/opt/none/python3"), "auto")
+    assert (state.state, len(lines(events))) == ("SUCCEEDED", 3)
+    (found,) = results(nodes, state.job)
+    assert found["verdict"] == "unproven"
+    assert "there is nothing to probe with by torch" in found["reason"]
+
+
+def test_the_jobs_own_time_limit_ends_it_while_it_is_probed(nodes: Nodes, torch: dict[str, str]) -> None:
+    spec = shell("echo trains", env={**torch, "TORCH_HANGS": "1"}, timeout_s=3.0)
+    state, events = run(nodes, spec, "auto")
+    assert (state.state, state.exit_status, lines(events)) == ("FAILED", 124, [])
+    assert state.reason.startswith("its time limit of 3 s was reached")
+
+
+def test_the_watch_over_hanging_ranks_leaves_a_probe_alone(nodes: Nodes, torch: dict[str, str]) -> None:
+    spec = shell("echo trains", env={**torch, "TORCH_IS_SLOW": "4"}, hang_after_s=1.0)
+    state, _ = run(nodes, spec, "auto")
+    assert (state.state, results(nodes, state.job)[0]["verdict"]) == ("SUCCEEDED", "proven")
 
 
 def test_gloo_of_a_torch_without_gpus_is_tcp(nodes: Nodes) -> None:

@@ -152,6 +152,10 @@ class TestKernelLog:
         assert read_kernel_log(str(log)) == KernelLog(problem=f"{log}: No such file or directory")
 
 
+OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.133.20  Release Build  (builder)"
+PROPRIETARY = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.133.20  Sun Feb 23 03:13:26 UTC 2026"
+
+
 class TestHost:
     def test_a_host_of_files(self, tmp_path: Path) -> None:
         root = write(
@@ -170,6 +174,25 @@ class TestHost:
         assert (host.has_fabric_manager, host.has_peermem, host.has_topology) == (True, True, True)
         assert host.nvme_disks == 1
         assert host.shm_bytes > 0
+
+    @pytest.mark.parametrize(
+        ("driver", "kernel", "why"),
+        [
+            (OPEN, "5.15.0-1100-azure", ""),
+            (OPEN, "6.8.0-1030-azure", ""),
+            (OPEN, "5.12.0", ""),
+            (OPEN, "5.4.0-1103-azure", "Linux 5.4.0-1103-azure"),
+            (OPEN, None, "Linux of an unknown release"),
+            (PROPRIETARY, "6.8.0", "the driver's kernel modules are not the open ones"),
+            (None, "6.8.0", "the driver's kernel modules are not the open ones"),
+        ],
+    )
+    def test_dma_buf_needs_the_open_modules_and_a_kernel(
+        self, tmp_path: Path, driver: str | None, kernel: str | None, why: str
+    ) -> None:
+        files = {"proc/driver/nvidia/version": driver, "proc/sys/kernel/osrelease": kernel}
+        root = write(tmp_path, {name: f"{text}\n" for name, text in files.items() if text is not None})
+        assert read_host(root=root).without_dma_buf == why
 
     def test_a_bare_host(self, tmp_path: Path) -> None:
         host = read_host("/opt/microsoft/ndv4-topo.xml", fabric_manager=True, root=str(tmp_path))

@@ -217,7 +217,13 @@ CASES: list[tuple[str, str, Change, str, Change]] = [
     ("memory", "error", host(memory_kib=None), "/proc/meminfo: not readable", same),
     ("shared-memory", "warning", host(shm_bytes=64 << 20), "/dev/shm: 64 MiB", host(shm_bytes=1 << 30)),
     ("memlock", "warning", host(memlock=8 << 20), "memlock: 8192 KiB", host(memlock=None)),
-    ("peermem", "warning", host(has_peermem=False), "/sys/module: not loaded", same),
+    (
+        "peermem",
+        "warning",
+        host(has_peermem=False, without_dma_buf="Linux 5.4.0"),
+        "nvidia_peermem: not loaded, and no DMA-BUF: Linux 5.4.0",
+        host(has_peermem=False),
+    ),
     (
         "topology",
         "warning",
@@ -277,7 +283,7 @@ def test_a_node_as_the_row_says_is_healthy_or_its_figures_are_unknown(size: str)
 
 def test_a_size_that_sends_by_dma_buf_needs_no_peermem() -> None:
     size = "Standard_ND128isr_NDR_GB200_v6"
-    without = with_host(healthy_node(size), has_peermem=False)
+    without = with_host(healthy_node(size), has_peermem=False, without_dma_buf="no")
     assert [one["rule"] for one in findings(without)] == [one["rule"] for one in findings(healthy_node(size))]
 
 

@@ -65,7 +65,7 @@ def test_torch_gets_one_process_a_node_which_starts_those_of_its_gpus(kind: str)
     assert [[one["rank"] for one in node["ranks"]] for node in probe["nodes"]] == [[0], [1], [2]]
     assert probe["argv"][:2] == ["python3", "-c"]
     assert "import torch" in probe["argv"][3]
-    assert probe["argv"][4:] == ["3"]
+    assert probe["argv"][4:] == ["3", "300"]
 
 
 def test_nccl_tests_get_a_rank_for_each_gpu_that_the_job_holds() -> None:

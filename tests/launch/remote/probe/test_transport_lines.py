@@ -109,17 +109,62 @@ def test_one_socket_among_many_connections_refuses_all_and_is_named() -> None:
     assert [line["line"] for line in found.lines] == [bad]
 
 
-def test_a_rank_that_shows_no_connection_leaves_the_transport_unproven() -> None:
+def test_a_rank_that_shows_no_connection_where_others_do_fails_the_proof() -> None:
     found = judge(seen([IB.format(node="n1", device=0)]), {0: "n1", 1: "n2"}, PLAIN)
-    assert (found.verdict, found.reason) == (
-        "unproven",
-        "rank 1 on n2 has not shown a connection to another node",
+    assert (found.verdict, found.node, found.reason) == (
+        "failed",
+        "n2",
+        "rank 1 on n2 has not shown a connection to another node, though others have",
     )
 
 
-def test_without_any_line_nothing_is_proven() -> None:
+def test_without_any_line_there_is_nothing_to_prove_it_with() -> None:
     found = judge([], {0: "n1", 1: "n2"}, PLAIN)
-    assert (found.verdict, found.reason) == ("unproven", "no rank has shown a connection to another node")
+    assert (found.verdict, found.reason) == (
+        "unproven",
+        "no rank has shown a connection to another node: their libraries print none that is known",
+    )
+
+
+def test_a_rank_that_reaches_others_over_nvlink_needs_no_connection_of_infiniband() -> None:
+    lines = [
+        IB.format(node="n1", device=0),
+        "n2:1:1 [0] NCCL INFO Channel 00/0 : 4[0] -> 0[0] via P2P/MNNVL",
+    ]
+    assert judge(seen(lines), {0: "n1", 1: "n2"}, PLAIN).verdict == "proven"
+    assert judge(seen(lines[1:]), {0: "n2"}, PLAIN).verdict == "unproven"
+
+
+_BEFORE_NETWORK = "n1:1:1 [0] NCCL INFO Channel 01/0 : 8[0] -> 0[0] [receive] via NET/"
+
+
+@pytest.mark.parametrize(
+    "length", range(len("n1:1:1 [0] NCCL INFO Channel 01/0 : 8[0] ->"), len(_BEFORE_NETWORK))
+)
+def test_a_torn_line_of_an_unknown_connection_fails_the_proof(length: int) -> None:
+    """It may have been the one over TCP."""
+    torn = _BEFORE_NETWORK[:length]
+    found = verdict([IB.format(node="n1", device=0), torn], PLAIN)
+    assert (found.verdict, found.node) == ("failed", "n1")
+    assert "a line lacks a part, and its connection is unknown: n1:1:1 [0]" in found.reason
+
+
+@pytest.mark.parametrize("start", [1, 8, 14, 20])
+def test_a_connection_whose_line_lacks_its_beginning_fails_the_proof(start: int) -> None:
+    rest = SOCKET.format(node="n1")[start:]
+    found = verdict([IB.format(node="n1", device=0), rest], PLAIN)
+    assert found.verdict in ("failed", "refused")
+
+
+def test_what_one_rank_prints_of_all_holds_for_nodes_with_a_port_alone() -> None:
+    """Rank 0 may print its provider before another node lists its ports."""
+    provider = seen_on("n1", ("ranklift-probe: ports mlx5_ib0:1", "libfabric provider: verbs;ofi_rxm"))
+    ranks = {0: "n1", 1: "n2"}
+    with_port = [Seen(1, "n2", "", fact) for fact in read_line("ranklift-probe: ports mlx5_ib0:1", "n2")]
+    without = [Seen(1, "n2", "", fact) for fact in read_line("ranklift-probe: ports", "n2")]
+    assert judge([*provider, *with_port], ranks, PLAIN).verdict == "proven"
+    for found in (judge([*provider, *without], ranks, PLAIN), judge(provider, ranks, PLAIN)):
+        assert (found.verdict, found.node) == ("failed", "n2")
 
 
 def test_gpudirect_is_asked_for_only_where_the_size_has_it() -> None:
