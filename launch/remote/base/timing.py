@@ -140,8 +140,8 @@ GRACE_S = 3.0
 CANCEL_GRACE_S = 10.0
 """Grace in a cancel, where the job's own grace is unknown."""
 ABORT_GRACE_S = 0.7
-"""Grace after a signal to the runner itself: mpirun's own SIGKILL comes 1 s after its SIGTERM and would leave
-the ranks' orphans behind."""
+"""Grace after a signal to the runner itself: 1 s after its SIGTERM mpirun ends, and with it what its ranks
+are connected to."""
 LEFTOVER_GRACE_S = 0.5
 """Grace for processes that outlive their rank."""
 LONGEST_GRACE_S = 600.0

@@ -1,8 +1,8 @@
 """The guardian, the parent process of a runner: ends what a runner leaves behind that was killed itself.
 
-The kernel kills a runner's ranks with it, but not what the ranks have started. A guardian is a subreaper: those
-processes become its children, whatever session, environment or parents they have, and it kills them. It does
-nothing else, needs no message from its runner, and waits in one system call until the runner has ended.
+The kernel kills a runner's ranks with it, but not what the ranks have started. A guardian is a subreaper:
+those processes become its children, whatever session, environment or parents they have, and it kills them. It
+needs no message from its runner, and waits in one system call until the runner has ended.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _AWAITED = (SIGHUP, SIGINT, SIGTERM, SIGCHLD)
 
 
 def fork_under_guardian(*descriptors: int) -> int | None:
-    """Fork; return None in the child, which has a session of its own. This process becomes the child's guardian
-    and returns the child's exit status, 128+n for signal n, once nothing below it is left.
+    """Fork; return None in the child, which has a session of its own. This process becomes the child's
+    guardian and returns its exit status, 128+n for signal n, once nothing below it is left.
 
     ``descriptors`` are the child's alone: whoever reads a channel learns at once that its runner has ended.
     Signals that end a process are passed on to the child, as SIGTERM; so is the guardian's own end.
@@ -39,9 +39,14 @@ def fork_under_guardian(*descriptors: int) -> int | None:
         return None
     for descriptor in descriptors:
         os.close(descriptor)
+    started = processes.start_time(child)
     status = _wait_for(child)
     if processes.has_children():
         processes.end_descendants(timing.UNKILLABLE_S)
+    if status:
+        from launch.remote.node.runtimes.docker import end_containers_of  # its ranks are no descendants
+
+        end_containers_of(child, started)
     return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 

@@ -307,7 +307,9 @@ def run_rank() -> int:
     launcher, child = os.getppid(), os.getpid()
     launched = processes.start_time(launcher)
     variables, prefixes = os.environ.pop("RANKLIFT_MPI").split(" ")
-    for _ in range(2):  # the first is what an MPI ends by SIGKILL, at once or soon, and the second must outlive
+    for _ in range(
+        2
+    ):  # the first is what an MPI ends by SIGKILL, at once or soon, and the second must outlive
         status = fork_under_guardian()
         if status is not None:
             return status
