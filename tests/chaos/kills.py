@@ -37,7 +37,7 @@ KILLS = [
     *_both("runners of a node", FAILED, faults.runners(1)),
     _row("supervisor and mpirun", "mpi", LOST, faults.supervisor, faults.mpirun),
     _row("supervisor and orted", "mpi", LOST, faults.supervisor, faults.orted(1)),
-    *_both("supervisor and the head s runners", LOST, faults.supervisor, faults.runners(0)),
+    *_both("supervisor and runners of the head", LOST, faults.supervisor, faults.runners(0)),
     *_both("supervisor and all runners", LOST, faults.supervisor, faults.runners(0, 1)),
     *_both(
         "supervisor and all runners under deaf ranks with children",
@@ -49,7 +49,7 @@ KILLS = [
     _row("mpirun and orted", "mpi", WITHOUT_MPIRUN, faults.mpirun, faults.orted(1)),
     _row("orted and its runners", "mpi", FAILED, faults.orted(1), faults.runners(1)),
     _row(
-        "mpirun and the head s runners",
+        "mpirun and runners of the head",
         "mpi",
         Expected("FAILED", 255, ANY, 0, notice_s=2 * SOON_S),
         faults.mpirun,
