@@ -156,6 +156,9 @@ SSH_LAST_WORDS_S = 0.2
 """Wait for an ssh client to report why it ends."""
 SSH_CLOSE_S = 4.0
 """Wait for an ssh client to end by itself."""
+UNORDERED_END_S = 4.0
+"""Wait after a runner has ended a rank without the supervisor's order: mpirun may have had a reason, which it
+reports, or the rank at fault does."""
 WITHOUT_MPIRUN_S = 2.0
 """Wait for runners to report their ranks' ends once mpirun is gone."""
 RUNNER_END_S = 4.0

@@ -133,6 +133,17 @@ class TestWhatHoldsTheJob:
         assert left_of(started.job) == []
 
     @KINDS
+    def test_a_runner_that_got_a_signal_is_named_and_the_job_ends(self, nodes: Nodes, kind: Kind) -> None:
+        started = up(nodes, kind=kind)
+        os.kill(runner_of(nodes, 1, started.job), signal.SIGTERM)
+        state = started.end()
+        assert (state.state, state.exit_status) == ("FAILED", 255)
+        assert state.reason.startswith(
+            "node000001 (rank 1) is lost: its runner ended its ranks without an order: it got a signal, or "
+        )
+        assert left_of(started.job) == []
+
+    @KINDS
     def test_all_ranks_of_a_lost_node_are_named(self, nodes: Nodes, kind: Kind) -> None:
         (nodes.folder / "two").mkdir()
         two = Nodes(nodes.folder / "two", [2, 2])
