@@ -22,7 +22,7 @@ from launch.job.spec import JobNode, JobSpec
 from playbooks.ssh.connection import Cluster
 from tests.chaos.faults import Scene
 from tests.chaos.inside import Inside, Process, new_since, nodes
-from tests.chaos.rows import EACH, NODES, Row
+from tests.chaos.rows import NODES, Row
 from tests.e2e.workplace import Workplace
 
 __all__ = ["Beside", "Engine", "Launch", "Outcome", "until"]
@@ -217,13 +217,15 @@ class Engine:
         where = ["--nodes", scene.ids, "--name", row.name]
         if row.setup:
             file = self.workplace.own / f"{row.name}.yml"
-            text = JOB_FILE.format(ranks=row.ranks, kind=row.kind, each=EACH, nodes=NODES, setup=row.setup)
+            text = JOB_FILE.format(
+                ranks=row.ranks, kind=row.kind, each=row.each, nodes=NODES, setup=row.setup
+            )
             file.write_text(text)
             return ["launch", file.name, *where, *row.options]
         kinds = {"mpi": ["--env", "CHAOS_MPI=1"], "torchrun": ["--torchrun"]}
-        each = ["--nproc-per-node", str(EACH)]
+        each = ["--nproc-per-node", str(row.each)]
         if row.kind == "tensorflow":
-            each = ["--workers", str(NODES * EACH)]
+            each = ["--workers", str(NODES * row.each)]
         line = f"rank.py {row.ranks}"
         return [
             TASKS[row.kind],
@@ -328,7 +330,7 @@ class Engine:
                 return bool(launch.job)
             assert not launch.ended, f"it ended before its time:\n{launch}"
             if row.when == "running":
-                return launch.ready == NODES * EACH
+                return launch.ready == NODES * row.each
             if row.when == "queued":
                 return launch.shows("QUEUED")
             return launch.shows("STARTING") and all(

@@ -19,6 +19,7 @@ from tests.environments.planted_images import link_torch
 __all__ = [
     "Fault",
     "Scene",
+    "Victims",
     "cancel",
     "fill",
     "give_torchrun",
@@ -28,14 +29,19 @@ __all__ = [
     "kill_rank",
     "kill_runner",
     "kill_supervisor",
+    "kill_together",
     "kill_top",
     "meanwhile",
+    "mpirun",
     "node",
     "nothing",
+    "orted",
     "restart_sshd",
+    "runners",
     "seal_tmp",
     "small_job_folder",
     "stop_ranks",
+    "supervisor",
     "until_gone",
 ]
 
@@ -123,17 +129,65 @@ def kill_runner(rank: int, place: int) -> Fault:
     return lambda scene: scene.nodes[place].kill(SIGKILL, scene.of_rank(rank, place).parent)
 
 
-def kill_supervisor(scene: Scene) -> None:
-    """SIGKILL to the job's supervisor, which is on the head."""
+Victims = Callable[[Scene], dict[int, list[int]]]
+"""Finds processes: their pids by the place of their node."""
+
+
+def supervisor(scene: Scene) -> dict[int, list[int]]:
+    """The job's supervisor, which is on the head."""
     state = json.loads(scene.nodes[0].path(f".ranklift/jobs/{scene.job}/state.json").read_text())
-    scene.nodes[0].kill(SIGKILL, state["supervisor"]["pid"])
+    return {0: [state["supervisor"]["pid"]]}
 
 
-def kill_launcher_of_mpi(scene: Scene) -> None:
-    """SIGKILL to mpirun itself."""
+def mpirun(scene: Scene) -> dict[int, list[int]]:
+    """mpirun itself."""
     found = [one.pid for one in scene.nodes[0].of_job(scene.job) if one.args.split()[0].endswith("mpirun")]
     assert len(found) == 1, f"no mpirun, or several: {found}"
-    scene.nodes[0].kill(SIGKILL, *found)
+    return {0: found}
+
+
+def orted(place: int) -> Victims:
+    """mpirun's daemon on a node other than the head: above the runners."""
+
+    def find(scene: Scene) -> dict[int, list[int]]:
+        by_pid = {one.pid: one for one in scene.nodes[place].processes()}
+        above = next(one for one in by_pid.values() if one.job == scene.job and one.rank)
+        while not above.args.startswith("orted "):
+            above = by_pid[above.parent]
+        return {place: [above.pid]}
+
+    return find
+
+
+def runners(*places: int) -> Victims:
+    """All runners of the nodes: the parents of the ranks."""
+
+    def find(scene: Scene) -> dict[int, list[int]]:
+        tops = {place: scene.nodes[place].tops(scene.job) for place in places}
+        return {
+            place: sorted({one.parent for one in found if one.rank} - {1}) for place, found in tops.items()
+        }
+
+    return find
+
+
+def kill_together(*victims: Victims) -> Fault:
+    """SIGKILL to processes on all nodes at once."""
+
+    def play(scene: Scene) -> None:
+        pids: dict[int, list[int]] = {}
+        for find in victims:
+            for place, found in find(scene).items():
+                assert found, f"nothing to kill on {scene.nodes[place].name}"
+                pids.setdefault(place, []).extend(found)
+        with ThreadPoolExecutor(len(pids)) as pool:
+            list(pool.map(lambda place: scene.nodes[place].kill(SIGKILL, *pids[place]), pids))
+
+    return play
+
+
+kill_supervisor = kill_together(supervisor)
+kill_launcher_of_mpi = kill_together(mpirun)
 
 
 def kill_top(place: int) -> Fault:

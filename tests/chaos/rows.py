@@ -68,6 +68,8 @@ class Row:
     """Places of nodes that are alive, and that nobody reaches."""
     spoils: bool = False
     """The nodes are of no use to other rows."""
+    each: int = EACH
+    """Ranks on each node."""
     beside: int = 2
     """Ranks on each node of the job that runs beside it; 0 for none, as torchrun has its nodes to itself."""
 

@@ -33,9 +33,11 @@ OF_JOB = (
     "grep -qx RANKLIFT_JOB_ID={} && echo ${{p#/proc/}}; done; true"
 )
 KILL_ITS_MINDERS = (
-    "for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline 2>/dev/null | "
-    "grep -Eq '__main__.py (node|submit)' && kill -9 ${p#/proc/}; done; true"
+    "found=$(for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline 2>/dev/null | "
+    "grep -Eq '__main__.py (node|submit)' && echo ${p#/proc/}; done); "
+    "kill -STOP $found; kill -9 $found"
 )
+"""Stopped first: a guardian that sees its runner killed ends what that leaves."""
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,9 @@ import pytest
 from launch.client.debug import debug_job
 from launch.client.events import JobState
 from launch.job.spec import JobSpec, Kind
+from launch.remote.base import processes
 from tests.environments.in_containers import ContainerNodes, assert_nothing_left, runners_of
-from tests.launch.standin import left_of, lines, remarks, shell, start, until
+from tests.launch.standin import lines, remarks, shell, start, until
 
 pytestmark = [
     pytest.mark.environments,
@@ -159,13 +160,32 @@ class TestEnds:
         assert not job.thread.is_alive()
         assert_nothing_left(job.job)
 
-    def test_a_killed_supervisor(self, nodes: ContainerNodes) -> None:
-        job = start(nodes, shell(STUBBORN, grace_s=1.0))
+    @KINDS
+    def test_a_killed_supervisor(self, nodes: ContainerNodes, kind: Kind) -> None:
+        job = start(nodes, shell(STUBBORN, kind, grace_s=1.0))
         ready(job, 3)
-        state = json.loads((nodes.job_folder(0, job.job) / "state.json").read_text())
-        os.kill(state["supervisor"]["pid"], signal.SIGKILL)
-        until(lambda: not left_of(job.job), 30)
+        os.kill(_supervisor(nodes, job.job), signal.SIGKILL)
+        _wait_for_runners(job.job)
         assert_nothing_left(job.job)
+
+    @KINDS
+    def test_a_killed_supervisor_with_all_runners(self, nodes: ContainerNodes, kind: Kind) -> None:
+        job = start(nodes, shell(NAMELESS, kind, grace_s=1.0))
+        ready(job, 3)
+        for pid in (_supervisor(nodes, job.job), *runners_of(job.job)):
+            os.kill(pid, signal.SIGKILL)
+        _wait_for_runners(job.job)
+        assert_nothing_left(job.job)
+
+
+def _supervisor(nodes: ContainerNodes, job: str) -> int:
+    state = json.loads((nodes.job_folder(0, job) / "state.json").read_text())
+    return int(state["supervisor"]["pid"])
+
+
+def _wait_for_runners(job: str) -> None:
+    """Return once the runners have ended, their guardians too: they remove containers last."""
+    until(lambda: not processes.runners_of_job(job), 60)
 
 
 def _failed(nodes: ContainerNodes, spec: JobSpec) -> JobState:

@@ -288,7 +288,8 @@ def children_of_job(job: str) -> list[int]:
 
 
 def runners_of_job(job: str) -> list[int]:
-    """Return the runners of ``job`` on this node, under mpirun also mpirun, its ssh and its daemons.
+    """Return the runners of ``job`` on this node with their guardians, under mpirun also mpirun, its ssh and
+    its daemons.
 
     :func:`children_of_job` does not find these. Over ssh a runner's command line names the job; under mpirun,
     where the command line is the same for every job, the environment does.

@@ -151,8 +151,8 @@ GRACE_S = 3.0
 CANCEL_GRACE_S = 10.0
 """Grace in a cancel, where the job's own grace is unknown."""
 ABORT_GRACE_S = 0.7
-"""Grace after a signal to the runner itself: mpirun's own SIGKILL comes 1 s after its SIGTERM and would leave
-the ranks' orphans behind."""
+"""Grace after a signal to the runner itself: 1 s after its SIGTERM mpirun ends, and with it what its ranks
+are connected to."""
 LEFTOVER_GRACE_S = 0.5
 """Grace for processes that outlive their rank."""
 LONGEST_GRACE_S = 600.0
@@ -167,6 +167,9 @@ SSH_LAST_WORDS_S = 0.2
 """Wait for an ssh client to report why it ends."""
 SSH_CLOSE_S = 4.0
 """Wait for an ssh client to end by itself."""
+UNORDERED_END_S = 4.0
+"""Wait after a runner has ended a rank without the supervisor's order: mpirun may have had a reason, which it
+reports, or the rank at fault does."""
 WITHOUT_MPIRUN_S = 2.0
 """Wait for runners to report their ranks' ends once mpirun is gone."""
 RUNNER_END_S = 4.0

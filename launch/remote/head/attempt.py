@@ -317,6 +317,7 @@ class Attempt:
             self._apply(Stop(self._timed_out(limit)))
         self._on_late_start(now)
         self._apply(self._events.hangs.on_tick(now))
+        self._apply(self._losses.on_tick(now))
         for channel in self._pool.silent_channels(now):
             self._losses.silent.add(channel.node)
             self._lose(channel, f"no sign of life for {timing.NODE_SILENT_S:g} s")

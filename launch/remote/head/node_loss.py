@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from launch.remote.base import eviction
+from launch.remote.base import eviction, timing
 from launch.remote.base.eviction import Eviction
 from launch.remote.base.job_dir import Folder
 from launch.remote.base.payloads import EvictionNotice
@@ -21,6 +21,8 @@ from launch.remote.head.start_barrier import StartBarrier
 from launch.remote.log.writer import StreamWriter
 
 __all__ = ["GoOn", "NodeLoss"]
+
+_UNORDERED = "its runner ended its ranks without an order: it got a signal, or mpirun's daemon there is gone"
 
 
 class GoOn(NamedTuple):
@@ -48,6 +50,8 @@ class NodeLoss:
         """Nodes whose runner was lost before it had reported everything, and nodes that were given up."""
         self.silent: set[int] = set()
         self._recorded: set[int] = set()
+        self._unordered: dict[int, float] = {}
+        """Since when nodes have ranks that their runner ended without an order."""
         self._notices: dict[int, Eviction] = {}
         self._leaving: list[int] = []
         """Nodes whose notice was due."""
@@ -79,7 +83,21 @@ class NodeLoss:
             self._folder.event("lost-node", node=name, reason=why)
         if self._is_dispensable(node):
             return self._go_on(node, f"{name} is lost: {why}")
-        return Stop(outcome.lost_node(self._ranks.unended_on(node), name, why))
+        ranks = self._ranks.unended_on(node) or self._ranks.ranks_on(node)
+        return Stop(outcome.lost_node(ranks, name, why))
+
+    def on_stopped(self, node: int, now: float) -> None:
+        """Note that a runner has ended a rank, which nobody need have ordered."""
+        if not self._shutdown.has_begun:
+            self._unordered.setdefault(node, now)
+
+    def on_tick(self, now: float) -> Stop | GoOn | None:
+        """Decide what follows where a runner ended ranks without an order, once others had their time to
+        report the reason: their peers would wait for them for ever."""
+        for node, since in self._unordered.items():
+            if node not in self.lost and now - since > timing.UNORDERED_END_S and not self._ranks.all_ended:
+                return self.on_lost(node, _UNORDERED, now)
+        return None
 
     def blame(self, stream: StreamWriter, mpirun_status: int) -> Outcome | None:
         """Return the outcome of an mpirun that, by its own output, ended because it lost a node."""

@@ -172,7 +172,9 @@ class RunnerEvents:
         }
         order.folder.append("exits.jsonl", {**record, "time": time.time()})
         order.folder.event("exit", **record)
-        if status and not stopped:
+        if stopped:
+            self._losses.on_stopped(channel.node, now)
+        elif status:
             failed = outcome.rank_failed(order.stream, rank, channel.node, name, status, fields["signal"])
             output = order.stream.tail(rank, channel.node)
             self._shutdown.failures.add(fields["time_us"], failed, output, now)

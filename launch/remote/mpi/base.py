@@ -72,8 +72,6 @@ class Mpi:
     """Beginnings of further variables of its launcher, of no use to a job's setup line."""
     rank_variables: tuple[str, str, str, str]
     """Variables with a rank's number, the number of ranks, and both again among those of its node."""
-    kills_at_once: bool = False
-    """Whether its launcher ends what it started by SIGKILL alone."""
     signals_group: bool = False
     """Whether mpirun is a script, so that a signal must go to the whole process group."""
     abort: re.Pattern[bytes] | None = None

@@ -17,7 +17,6 @@ class Hydra(Mpi):
     process_prefixes = ("PMI_",)
     launcher_prefixes: tuple[str, ...] = ("HYDRA_", "HYDI_")
     rank_variables = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
-    kills_at_once = True
     abort = re.compile(rb"Abort\(\d+\) on node \d+ \(rank ")
     peer_lost = re.compile(rb"Fatal error in (internal|PMPI)_")
     node_lost = (re.compile(r"connection to proxy \d+ at host (\S+) failed"),)

@@ -41,8 +41,8 @@ def runner_facts(mpi: Mpi) -> str:
     """Return what each rank's runner must know of its MPI, as the value of a variable: it imports no MPI.
 
     >>> runner_facts(MPIS["mpich"])
-    'PMI_RANK,PMI_SIZE,MPI_LOCALRANKID,MPI_LOCALNRANKS 1 HYDI_,HYDRA_,I_MPI_HYDRA_,OMPI_,PMIX_,PMI_,PRTE_'
+    'PMI_RANK,PMI_SIZE,MPI_LOCALRANKID,MPI_LOCALNRANKS HYDI_,HYDRA_,I_MPI_HYDRA_,OMPI_,PMIX_,PMI_,PRTE_'
     """
     launchers = {prefix for one in MPIS.values() for prefix in one.launcher_prefixes}
     prefixes = sorted({*process_prefixes(), *launchers})
-    return f"{','.join(mpi.rank_variables)} {int(mpi.kills_at_once)} {','.join(prefixes)}"
+    return f"{','.join(mpi.rank_variables)} {','.join(prefixes)}"

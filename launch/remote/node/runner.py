@@ -21,6 +21,7 @@ from launch.remote.base import eviction, frames, processes, timing
 from launch.remote.base.files import expand_home, python_folder, which
 from launch.remote.base.processes import SIGKILL, SIGTERM
 from launch.remote.node import infiniband, rank_env, slots, work_dir
+from launch.remote.node.guardian import fork_under_guardian
 from launch.remote.node.loop import NO_LOG, NODE, TICK_MS, Loop, Process, open_log
 from launch.remote.node.prepare import (
     Unfit,
@@ -280,16 +281,14 @@ class Runner(Loop):
 
 def run_node() -> int:
     """Run all ranks of a node, with the channel on stdin and stdout."""
+    processes.die_with_parent(SIGTERM)
     channel_in, channel_out = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.dup2(2, 1)
-    if os.getsid(0) != os.getpid():
-        try:
-            os.setsid()
-        except PermissionError:
-            os.setpgid(0, 0)
-    processes.die_with_parent(SIGTERM)
+    status = fork_under_guardian(channel_in, channel_out)
+    if status is not None:
+        return status
     runner = Runner(channel_in, channel_out)
     runner.hello(_hello(-1, -1))
     return runner.run()
@@ -315,11 +314,11 @@ def run_rank() -> int:
     processes.die_with_parent(SIGTERM)
     launcher, child = os.getppid(), os.getpid()
     launched = processes.start_time(launcher)
-    variables, kills_at_once, prefixes = os.environ.pop("RANKLIFT_MPI").split(" ")
-    if kills_at_once == "1":
-        from launch.remote.node.own_session import fork_into_own_session  # Open MPI's ranks do not need it
-
-        status = fork_into_own_session()
+    variables, prefixes = os.environ.pop("RANKLIFT_MPI").split(" ")
+    for _ in range(
+        2
+    ):  # the first is what an MPI ends by SIGKILL, at once or soon, and the second must outlive
+        status = fork_under_guardian()
         if status is not None:
             return status
     from launch.remote.base.encryption import SharedKey

@@ -2,8 +2,9 @@
 
 Each says ``ready``, waits until a file on its node tells it to go on, and does WHAT; where a RANK is named,
 that one does it and the others wait: but they do their work when WHAT is to hang or to return early, and fail
-after it when WHAT is to lead. With CHAOS_MPI set it begins with MPI_Init, unless some rank is to end well
-before others: MPI_Finalize would wait for those.
+after it when WHAT is to lead. Where WHAT is a kind of rank, or ``mixed`` for one of each kind in turn, it is
+that and waits. With CHAOS_MPI set it begins with MPI_Init, unless some rank is to end well before others:
+MPI_Finalize would wait for those.
 """
 
 import os
@@ -13,6 +14,8 @@ import time
 
 RANK = os.environ.get("RANK", "")
 LINES = 400
+KINDS = ("plain", "deaf", "child", "deaf-child")
+"""Ranks that do, or do not, end by SIGTERM, and that have, or do not have, processes below them."""
 NOBODY_WAITS_LONGER_S = 600
 
 
@@ -45,6 +48,17 @@ def leave_a_daemon() -> None:
     os.read(read, 1)
 
 
+def leave_children() -> None:
+    """A child, and a process whose parents have gone, in its own session, without the job's variables."""
+    if os.fork() == 0:
+        os.execv("/bin/sleep", ["sleep", str(NOBODY_WAITS_LONGER_S)])
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.execve("/bin/sleep", ["sleep", str(NOBODY_WAITS_LONGER_S)], {})
+        os._exit(0)
+
+
 def talk(word: str) -> None:
     for number in range(LINES):
         say(f"{word} {number} {'x' * 1000}")
@@ -63,6 +77,11 @@ def begin(what: str) -> None:
         signal.signal(signal.SIGTERM, heard)
     if what == "daemons":
         leave_a_daemon()
+    kind = KINDS[int(RANK) % len(KINDS)] if what == "mixed" else what
+    if kind in ("deaf", "deaf-child"):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as their children then do
+    if kind in ("child", "deaf-child"):
+        leave_children()
     if what == "talk":
         talk("before")
     say(f"ready {RANK}")
@@ -82,7 +101,7 @@ def go_on(what: str, who: str) -> int:
         time.sleep(0.15)
         say("lost a peer")
         return 1
-    if not is_one_of_them or what in ("wait", "daemons", "stubborn"):
+    if not is_one_of_them or what in ("wait", "daemons", "stubborn", "mixed", *KINDS):
         wait()
     if what == "raise":
         raise RuntimeError("loss is nan")

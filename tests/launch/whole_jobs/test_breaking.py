@@ -57,6 +57,14 @@ def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+def daemon_above(pid: int) -> int:
+    """mpirun's daemon that started a runner: the first process above it without its command line."""
+    words = Path(f"/proc/{pid}/cmdline").read_bytes()
+    while Path(f"/proc/{pid}/cmdline").read_bytes() == words:
+        pid = parent(pid)
+    return pid
+
+
 class TestHowARankEnds:
     @KINDS
     def test_one_that_returns_early_is_no_failure(self, nodes: Nodes, kind: Kind) -> None:
@@ -125,6 +133,17 @@ class TestWhatHoldsTheJob:
         assert left_of(started.job) == []
 
     @KINDS
+    def test_a_runner_that_got_a_signal_is_named_and_the_job_ends(self, nodes: Nodes, kind: Kind) -> None:
+        started = up(nodes, kind=kind)
+        os.kill(runner_of(nodes, 1, started.job), signal.SIGTERM)
+        state = started.end()
+        assert (state.state, state.exit_status) == ("FAILED", 255)
+        assert state.reason.startswith(
+            "node000001 (rank 1) is lost: its runner ended its ranks without an order: it got a signal, or "
+        )
+        assert left_of(started.job) == []
+
+    @KINDS
     def test_all_ranks_of_a_lost_node_are_named(self, nodes: Nodes, kind: Kind) -> None:
         (nodes.folder / "two").mkdir()
         two = Nodes(nodes.folder / "two", [2, 2])
@@ -135,7 +154,7 @@ class TestWhatHoldsTheJob:
 
     def test_a_killed_daemon_of_mpiruns_is_named_by_its_node(self, nodes: Nodes) -> None:
         started = up(nodes, kind="mpi")
-        os.kill(parent(runner_of(nodes, 1, started.job)), signal.SIGKILL)
+        os.kill(daemon_above(runner_of(nodes, 1, started.job)), signal.SIGKILL)
         state = started.end()
         assert state.reason.startswith("node000001 (rank 1) is lost: mpirun ended with exit status ")
         assert state.failure is not None

@@ -8,12 +8,13 @@ they do to their environment, and reaches all of them, where Docker's own signal
 
 from __future__ import annotations
 
+import glob
 import os
 import subprocess
 import time
 
 from launch.remote.base import processes, timing
-from launch.remote.base.files import which
+from launch.remote.base.files import expand_home, which
 from launch.remote.base.processes import CONTAINERS, IMAGES
 from launch.remote.node.prepare import Unfit, not_here
 from launch.remote.node.runtimes.container import Container, last_line
@@ -26,9 +27,11 @@ if TYPE_CHECKING:
     from launch.remote.node.runtimes.container import Run
     from launch.remote.node.runtimes.node_facts import NodeFacts
 
-__all__ = ["Docker", "docker_argv", "remove_containers"]
+__all__ = ["Docker", "docker_argv", "end_containers_of", "remove_containers"]
 
-_LABEL = "ranklift.job"
+_JOB, _RUNNER = "ranklift.job", "ranklift.runner"
+"""Labels of a container: its job, and its runner by pid and start."""
+_POLL = 0.05
 _CLIENTS = (
     *("DOCKER_API_VERSION", "DOCKER_CERT_PATH", "DOCKER_CONFIG", "DOCKER_CONTEXT", "DOCKER_HOST"),
     *("DOCKER_CONTENT_TRUST", "DOCKER_DEFAULT_PLATFORM", "DOCKER_TLS", "DOCKER_TLS_VERIFY"),
@@ -43,7 +46,7 @@ _BY_SIGNAL = range(129, 193)
 def docker_argv(
     docker: str,
     image: str,
-    label: str,
+    labels: Iterable[str],
     id_file: str,
     names: Iterable[str],
     cwd: str,
@@ -62,7 +65,9 @@ def docker_argv(
         *(f"{_mount(path)},readonly" for path in (*node.files, "/etc/passwd", "/etc/group")),
     ]
     words = [docker, "run", "--rm", "--pull", "never", "--log-driver", "none"]
-    words += ["--label", f"{_LABEL}={label}", "--cidfile", id_file]
+    for label in labels:
+        words += ["--label", label]
+    words += ["--cidfile", id_file]
     words += ["--network", "host", "--ipc", "host", "--pid", "host", "--cap-add", "SYS_PTRACE"]
     words += ["--user", f"{node.uid}:{node.gid}"]
     for group in node.groups:
@@ -108,6 +113,7 @@ class Docker(Container):
         super().__init__(spec, node)
         self._docker = _docker()
         self._tag = f"{IMAGES}/{spec['environment']['id']}"
+        self._runner = _runner_label(os.getpid(), processes.start_time(os.getpid()))
         self._id_files: dict[int, str] = {}
         """By the pid of ``docker run``, the file with the container's id."""
         self._last = ""
@@ -164,7 +170,8 @@ class Docker(Container):
         """Return Docker's command line; the rank's variables are its own."""
         self._count += 1
         self._last = f"{self.job_folder}/{CONTAINERS}/{rank}.{os.getpid()}.{self._count}"
-        return docker_argv(self._docker, self._tag, self.job, self._last, env, cwd, self.node, argv), env
+        labels = (f"{_JOB}={self.job}", self._runner)
+        return docker_argv(self._docker, self._tag, labels, self._last, env, cwd, self.node, argv), env
 
     def spawn(self, argv: list[str], env: dict[str, str], cwd: str, rank: int) -> tuple[int, int, int]:
         """Start ``docker run``, and note which container it makes."""
@@ -214,19 +221,58 @@ class Docker(Container):
 
     def end(self) -> list[int]:
         """Remove this runner's containers, of which some may run on without their ``docker run``."""
-        made = self._containers()
-        if made and (_members(made) or any(os.path.exists(path) for path in self._id_files.values())):
-            _output_of([self._docker, "rm", "--force", *(name.decode() for name in made)])
-        return processes.end_descendants(timing.UNKILLABLE_S, lambda: list(_members(made)))
+        return _end_containers(self._docker, self._runner, list(self._id_files.values()))
 
 
 def remove_containers(job: str) -> None:
     """Remove all containers of a job on this node, which end with their processes."""
     docker = _docker()
     if docker:
-        names = _output_of([docker, "ps", "--all", "--quiet", "--filter", f"label={_LABEL}={job}"]).split()
-        if names:
-            _output_of([docker, "rm", "--force", *(name.decode() for name in names)])
+        _remove(docker, _list(docker, f"{_JOB}={job}"))
+
+
+def end_containers_of(pid: int, start: bytes) -> None:
+    """Remove the containers of a runner that was killed: its pid, and its :func:`start_time
+    <launch.remote.base.processes.start_time>`."""
+    id_files = glob.glob(f"{expand_home('~/.ranklift/jobs')}/*/{CONTAINERS}/*.{pid}.*")
+    docker = _docker()
+    if id_files and docker:
+        _end_containers(docker, _runner_label(pid, start), id_files)
+
+
+def _runner_label(pid: int, start: bytes) -> str:
+    return f"{_RUNNER}={pid}.{start.decode()}"
+
+
+def _end_containers(docker: str, label: str, id_files: list[str]) -> list[int]:
+    """Remove the containers with the label until there is none; return the pids that are left in them.
+
+    ``docker run`` makes the file of a container's id before it asks for the container. Where the id is
+    missing, ``docker run`` was killed meanwhile, and the container may still come.
+    """
+    known: set[bytes] = set()
+    until = time.monotonic() + timing.CONTAINER_S
+    expected_until = time.monotonic() + timing.UNKILLABLE_S
+    while True:
+        made = [path for path in id_files if os.path.exists(path)]
+        known.update(filter(None, map(_id_in, made)))
+        listed = _list(docker, label) if made else []
+        known.update(listed)
+        now = time.monotonic()
+        if now > until or (not listed and (len(known) >= len(made) or now > expected_until)):
+            return processes.end_descendants(timing.UNKILLABLE_S, lambda: list(processes.members(known)))
+        _remove(docker, listed)
+        time.sleep(_POLL)
+
+
+def _list(docker: str, label: str) -> list[bytes]:
+    return _output_of([docker, "ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={label}"]).split()
+
+
+def _remove(docker: str, containers: Iterable[bytes]) -> None:
+    names = [name.decode() for name in containers]
+    if names:
+        _output_of([docker, "rm", "--force", *names])
 
 
 def _output_of(argv: list[str]) -> bytes:

@@ -60,7 +60,7 @@ def golden(name: str, argv: list[str]) -> None:
 
 @pytest.mark.parametrize(("name", "node"), [("plain", PLAIN), ("hpc", HPC)])
 def test_dockers_command_line(name: str, node: NodeFacts) -> None:
-    argv = docker.docker_argv("docker", "ranklift/0f", "t-1", "/ids/0", NAMES, CWD, node, RANK)
+    argv = docker.docker_argv("docker", "ranklift/0f", ["job=t-1"], "/ids/0", NAMES, CWD, node, RANK)
     golden(f"docker-{name}.txt", argv)
 
 
@@ -76,14 +76,14 @@ def test_charlieclouds_command_line(name: str, node: NodeFacts) -> None:
 
 
 def test_docker_runs_no_image_of_its_public_registry_and_stores_no_output() -> None:
-    argv = docker.docker_argv("docker", "ranklift/0f", "t-1", "/ids/0", NAMES, CWD, PLAIN, RANK)
+    argv = docker.docker_argv("docker", "ranklift/0f", ["job=t-1"], "/ids/0", NAMES, CWD, PLAIN, RANK)
     for option, value in (("--pull", "never"), ("--log-driver", "none")):
         assert argv[argv.index(option) + 1] == value
 
 
 def test_a_folder_of_any_name_is_mounted_or_refused(tmp_path: Path) -> None:
     node = replace(PLAIN, folders=('/mnt/a, "b"', "/mnt/c d"))
-    argv = docker.docker_argv("docker", "ranklift/0f", "t-1", "/ids/0", NAMES, CWD, node, RANK)
+    argv = docker.docker_argv("docker", "ranklift/0f", ["job=t-1"], "/ids/0", NAMES, CWD, node, RANK)
     mounts = [argv[place + 1] for place, word in enumerate(argv) if word == "--mount"]
     quoted, plain, *_ = csv.reader(mounts)
     assert quoted == ["type=bind", 'source=/mnt/a, "b"', 'target=/mnt/a, "b"']
@@ -113,7 +113,7 @@ def test_mounts_that_only_their_user_can_enter(kind: str, options: str, closed: 
 
 def test_no_value_of_a_variable_is_on_a_command_line() -> None:
     for argv in (
-        docker.docker_argv("docker", "ranklift/0f", "t-1", "/ids/0", NAMES, CWD, HPC, RANK),
+        docker.docker_argv("docker", "ranklift/0f", ["job=t-1"], "/ids/0", NAMES, CWD, HPC, RANK),
         enroot.enroot_argv("enroot", "/image.sqsh", "/job/rc", NAMES, CWD, HPC, RANK),
         charliecloud.holder_argv("ch-run", "/root", HPC),
     ):
