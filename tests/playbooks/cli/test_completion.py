@@ -242,45 +242,6 @@ def test_a_fabfile_of_a_folder_that_everybody_may_write_in_is_not_run(
     assert (tmp_path / MARK).exists()
 
 
-class TestTrust:
-    """A fabfile is run for an answer if it and its folder are the user's own, or root's."""
-
-    @pytest.fixture
-    def fabfile(self, tmp_path: Path) -> Path:
-        lay_trap(tmp_path)
-        return tmp_path / "fabfile.py"
-
-    def test_is_given_to_the_users_own(self, fabfile: Path) -> None:
-        assert completion.is_trusted(fabfile)
-
-    @pytest.mark.parametrize("at", ["fabfile.py", "."])
-    def test_is_not_given_to_another_users(
-        self, fabfile: Path, at: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        if os.getuid() == 0:
-            os.chown(fabfile.parent / at, 12345, -1)
-        else:
-            monkeypatch.setattr(os, "getuid", lambda: 12345)
-        assert not completion.is_trusted(fabfile)
-
-    def test_is_not_given_to_what_everybody_may_write(self, fabfile: Path) -> None:
-        fabfile.chmod(0o666)
-        assert not completion.is_trusted(fabfile)
-
-    def test_is_not_given_to_a_link_into_a_folder_that_everybody_may_write_in(self, fabfile: Path) -> None:
-        (fabfile.parent / "below" / "fabfile.py").symlink_to(fabfile)
-        fabfile.parent.chmod(0o777)
-        assert not completion.is_trusted(fabfile.parent / "below" / "fabfile.py")
-
-    def test_is_not_given_to_a_package_in_a_folder_that_everybody_may_write_in(self, tmp_path: Path) -> None:
-        package = tmp_path / "fabfile"
-        package.mkdir()
-        (package / "__init__.py").write_text(FABFILE)
-        assert completion.is_trusted(package / "__init__.py")
-        tmp_path.chmod(0o777)
-        assert not completion.is_trusted(package / "__init__.py")
-
-
 def test_another_shell_is_refused_by_name(tmp_path: Path) -> None:
     ran = fab(tmp_path, "--print-completion-script", "tcsh")
     assert (ran.returncode, ran.stdout) == (2, "")
