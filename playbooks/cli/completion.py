@@ -117,8 +117,11 @@ def _values(table: Mapping[str, Any], source: Any, typed: str, stack: str | None
     elif source == ":jobs":
         found = [*_jobs(_folders(table, stack)), (NEWEST, "the newest job")]
     elif source == ":environments":
+        from launch.printable import for_terminal  # a node chose the titles
+
         notes = (path for folder in _folders(table, stack) for path in folder.glob("environments/*"))
-        found = [(path.name, path.read_text()) for path in sorted(notes)]
+        titles = ((path.name, path.read_text(errors="replace")) for path in sorted(notes))
+        found = [(name, for_terminal(title, lines=False).replace("\t", " ")) for name, title in titles]
     elif source == ":named-environments":
         found = _named_environments(_project(table))
     elif source == ":image-stacks":

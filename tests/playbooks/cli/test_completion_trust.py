@@ -10,6 +10,15 @@ import pytest
 from playbooks.cli import completion
 
 
+def test_the_title_of_an_environment_commands_neither_shell_nor_terminal(tmp_path: Path) -> None:
+    note = tmp_path / ".ranklift/dev/environments/1e5f"
+    note.parent.mkdir(parents=True)
+    note.write_bytes(b"torch\x1b]52;c;eA==\x07\n$(reboot)\tx\xff")
+    table = {"project": str(tmp_path)}
+    ((name, title),) = completion._values(table, ":environments", "", "dev")
+    assert (name, title) == ("1e5f", "torch^J$(reboot) x\ufffd")
+
+
 @pytest.fixture
 def fabfile(tmp_path: Path) -> Path:
     (tmp_path / "fabfile.py").touch()

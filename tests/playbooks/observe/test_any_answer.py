@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from playbooks.cli import output
 from playbooks.jobs.tables import job_rows, job_text
 from playbooks.observe import top
 from playbooks.observe.debug import debug_text
+from playbooks.private_file import write_private
 from tests.launch.remote.any_value import any_value
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -46,7 +48,7 @@ def test_any_samples_are_a_screen(seed: int, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_any_report_is_a_text_a_row_and_a_page(seed: int) -> None:
+def test_any_report_is_a_text_a_row_and_a_page(seed: int, tmp_path: Path) -> None:
     try:
         report = report_of(a(JobReport, seed))
     except Malformed as error:
@@ -60,6 +62,7 @@ def test_any_report_is_a_text_a_row_and_a_page(seed: int) -> None:
     )
     page = report_page(facts, NodePrice("Standard_ND40rs_v2", "spot", 1.0), NOW)
     assert "\x1b" not in page
+    write_private(tmp_path / "report.html", page)
     assert isinstance(summary(facts), str)
 
 
