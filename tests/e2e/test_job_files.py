@@ -56,7 +56,7 @@ def files(cluster: Workplace) -> Workplace:
     (own / "data" / "images" / "notes").mkdir(parents=True)
     (own / "data" / "table.bin").write_text("1,2,3")
     (own / "data" / "images" / "a.bin").write_text("a")
-    (own / "data" / "images" / "notes" / "link.bin").symlink_to("../../table.bin")
+    (own / "data" / "images" / "notes" / "link.bin").symlink_to("../a.bin")
     (own / "data" / "images" / ".gitignore").write_text("*\n")
     (own / "job.yml").write_text(JOB)
     return cluster

@@ -17,7 +17,7 @@ NODES = ("node000000", "node000001")
 OWN = {
     "init /etc/rehearsal/init",
     "/bin/sh /etc/rehearsal/bin/keep ranklift-watch.service",
-    "/usr/bin/python3 -I -S /usr/local/lib/ranklift/watch.py",
+    "/usr/bin/python3 -I -S /usr/local/lib/ranklift/watch.py watch /home/azureuser",
 }
 """What runs on a node when no job does: its first process, and its watch with what keeps that."""
 ADDRESSES = ("10.0.0.4", "10.0.0.5")
