@@ -106,7 +106,7 @@ def test_why_a_supervisor_did_not_come_up_is_told_in_words(
 
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(supervisor, "detach", dies)
-    plan = json.dumps(sample_plan(nodes=[{"name": "a"}])).encode()
+    plan = json.dumps(sample_plan(nodes=[{"name": "a", "ranks": []}])).encode()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"%010d" % len(plan) + plan)))
     assert cli.main(["submit"]) == 1
     assert capsys.readouterr().err == "the supervisor did not come up\n"

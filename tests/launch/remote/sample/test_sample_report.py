@@ -33,7 +33,9 @@ def nodes(nodes: Nodes) -> Nodes:
         "ranks": {"0": {**rank, "silent_since": now - 50}},
     }
     steps = dict.fromkeys(("ended", "first_step", "first_step_at", "last_step", "last_step_at"))
-    attempt = {**steps, "attempt": 0, "started": now - 60, "checkpoints": 0, "checkpoint_s": 0.0}
+    steps |= dict.fromkeys(("epoch_steps", "first_epoch", "last_epoch"))
+    counts = {"has_epochs": False, "checkpoints": 0, "checkpoint_s": 0.0}
+    attempt = {**steps, **counts, "attempt": 0, "started": now - 60}
     history = {"start": now - 60, "interval_s": 2.0, "nodes": {}, "attempts": [attempt]}
     (folder / stored_samples.LIVE).write_text(json.dumps(live))
     (folder / stored_samples.HISTORY).write_text(json.dumps(history))
