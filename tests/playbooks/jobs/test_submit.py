@@ -133,7 +133,7 @@ def test_a_push_before_the_job_is_one_of_its_stages(desk: Desk, monkeypatch: pyt
 
 
 def test_a_head_that_shows_the_job_has_taken_it_although_it_is_lost_later(desk: Desk) -> None:
-    def shows(_: object, __: object, on_event: Callable[[StateChange], None], ___: object) -> None:
+    def shows(_: object, __: object, on_event: Callable[[StateChange], None]) -> None:
         on_event(StateChange(state("t-1", "QUEUED")))
         raise NodeUnreachable("node000000", "gone")
 

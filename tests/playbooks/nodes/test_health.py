@@ -34,6 +34,7 @@ MODULES = {
     "write_files": "write_files",
     "runcmd": "runcmd",
     "power_state": "power_state_change",
+    "users": "users_groups",
 }
 """The module of cloud-init that reads each key."""
 
