@@ -126,7 +126,7 @@ def _with_fields(entry: tarfile.TarInfo, fields: dict[str, str]) -> tarfile.TarI
 def _pax_fields(data: bytes) -> dict[str, str]:
     """Return the used records of a pax header, each of which is ``LENGTH KEY=VALUE`` and a line's end.
 
-    >>> _pax_fields(b"12 path=a/b\\n14 mtime=1.5e0\\n")
+    >>> _pax_fields(b"12 path=a/b\\n15 mtime=1.5e0\\n")
     {'path': 'a/b'}
     """
     found: dict[str, str] = {}
