@@ -7,7 +7,9 @@ command line or at the terminal. What users type there themselves is their own w
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +17,19 @@ from pathlib import Path
 from launch.credentials import home_folders, known_credentials
 from launch.errors import InputError, RetryError
 
-__all__ = ["Access", "Scope", "is_within", "is_work_tree", "open_resolved", "read_resolved", "repository_of"]
+__all__ = [
+    "MOST_VISITS",
+    "Access",
+    "Scope",
+    "is_within",
+    "is_work_tree",
+    "open_resolved",
+    "read_resolved",
+    "repository_of",
+]
+
+MOST_VISITS = 8
+"""Ways by which links may reach one folder of data: with two links a level their number doubles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +144,17 @@ def is_within(path: Path, folders: Iterable[Path]) -> bool:
 
 
 def open_resolved(path: str) -> int:
-    """Return a handle of the file at a resolved path. Raise OSError; RetryError where a link was put into the
-    path since it was resolved."""
+    """Return a handle of the regular file at a resolved path. Raise OSError; RetryError where a link was put
+    into the path since it was resolved."""
     # O_NONBLOCK, so that a pipe in the file's place does not wait for a writer.
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if os.path.realpath(path) != path:
-        os.close(handle)
-        raise RetryError(f"{path} changed while it was read; try again")
-    return handle
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    is_regular = stat.S_ISREG(os.fstat(handle).st_mode)
+    if is_regular and os.path.realpath(path) == path:
+        return handle
+    os.close(handle)
+    if not is_regular:
+        raise OSError(errno.EINVAL, "is not a regular file", path)
+    raise RetryError(f"{path} changed while it was read; try again")
 
 
 def read_resolved(path: Path, most: int) -> bytes:

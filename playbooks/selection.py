@@ -37,7 +37,7 @@ def note_environment(folder: Path, name: str, title: str) -> None:
     note = environment_note(folder, name)
     with suppress(OSError):
         note.parent.mkdir(mode=0o700, exist_ok=True)
-        note.write_text(title)
+        note.write_text(title, errors="backslashreplace")
 
 
 def is_project(folder: Path) -> bool:

@@ -149,8 +149,8 @@ class _Calls:
         packed = zlib.compress(snapshot.manifest, 1)
         header: PushHeader = {"op": "offer", "manifest": len(packed)}
         lacking = self._one(OfferAnswer, header, packed)["blobs"]
-        if max(lacking, default=-1) >= len(snapshot.blobs()):
-            raise RetryError(f"{self._head.name}: push: it lacks a file that the snapshot does not have")
+        if max(lacking, default=-1) >= len(snapshot.blobs()) or len({*lacking}) < len(lacking):
+            raise RetryError(f"{self._head.name}: push: it lacks other files than the snapshot has")
         return lacking
 
     def put(self, snapshot: Snapshot, stream: _Stream, header: PushHeader) -> dict[str, str | None]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
+from collections import Counter
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from launch.access import is_within
+from launch.access import MOST_VISITS, is_within
 from launch.code.hashes import Changed, Hashes
 from launch.code.ignore import IGNORE_FILES, Rules, read_rules
 from launch.code.left_out import LeftOut, left_out_by_content, left_out_by_name
@@ -127,8 +128,10 @@ class Walk:
         return True
 
     def data(self) -> None:
-        """Collect the whole tree, links followed. Raise InputError for links that lead in circles."""
+        """Collect the whole tree, links followed. Raise InputError for links that lead in circles, and for a
+        folder that they reach too often: its content would be sent as often."""
         top = self._root.stat()
+        visits: Counter[tuple[int, int]] = Counter()
         pending: list[tuple[str, frozenset[tuple[int, int]]]] = [("", frozenset({(top.st_dev, top.st_ino)}))]
         while pending:
             folder, above = pending.pop()
@@ -151,6 +154,12 @@ class Walk:
                 here = (status.st_dev, status.st_ino)
                 if here in above:
                     raise InputError("source", path, "a link that leads back to its own folder", "remove it")
+                visits[here] += 1
+                if visits[here] > MOST_VISITS:
+                    problem = (
+                        f"is reached by more than {MOST_VISITS} ways of links, and would be sent as often"
+                    )
+                    raise InputError("source", path, problem, "remove links to it")
                 pending.append((path, above | {here}))
 
     def data_file(self, name: str) -> None:

@@ -7,12 +7,13 @@ import json
 import os
 import stat
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from launch.access import is_within
+from launch.access import MOST_VISITS, is_within
 from launch.credentials import Credentials, known_credentials
 from launch.errors import InputError
 from launch.remote.base.files import replace_file
@@ -54,7 +55,7 @@ def list_files(root: Path, allowed: Sequence[Path] = ()) -> list[LocalFile]:
         if root.is_dir():
             if found := credentials.within(real):
                 credentials.refuse("data", Path(os.path.realpath(found)), found)
-            found_files = _below(real, "", (), (real, *allowed), credentials)
+            found_files = _below(real, "", (), (real, *allowed), credentials, Counter())
             return sorted(found_files, key=lambda one: one.name)
         return [_file(root.name, root, root.stat())]
     except OSError as error:
@@ -68,10 +69,16 @@ def _below(
     above: tuple[tuple[int, int], ...],
     readable: Sequence[Path],
     credentials: Credentials,
+    visits: Counter[tuple[int, int]],
 ) -> Iterator[LocalFile]:
-    here = folder.stat()
-    if (here.st_dev, here.st_ino) in above:
+    status = folder.stat()
+    here = (status.st_dev, status.st_ino)
+    if here in above:
         raise InputError("data", str(folder), "is a link to a folder that contains it", "remove the link")
+    visits[here] += 1
+    if visits[here] > MOST_VISITS:
+        problem = f"is reached by more than {MOST_VISITS} ways of links, and would be sent as often"
+        raise InputError("data", str(folder), problem, "remove links to it")
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda one: one.name):
             status = os.stat(entry.path)  # noqa: PTH116  (an error names the link)
@@ -89,9 +96,7 @@ def _below(
             except UnicodeEncodeError:
                 raise InputError("data", ascii(name), "has a name that is not UTF-8", "rename it") from None
             if stat.S_ISDIR(status.st_mode):
-                yield from _below(
-                    path, f"{name}/", (*above, (here.st_dev, here.st_ino)), readable, credentials
-                )
+                yield from _below(path, f"{name}/", (*above, here), readable, credentials, visits)
             else:
                 yield _file(name, path, status)
 

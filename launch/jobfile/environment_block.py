@@ -126,8 +126,12 @@ def _build(reader: Reader, place: Place, scope: Scope) -> BuildEnvironment | Non
         if "://" in at.text or at.text.startswith("git@"):
             raise at.wrong("is not on this machine", "check it out, and give that folder")
         context = values.local(at, values.text(at), scope)
-        dockerfile = (context / file).resolve()
-        if not dockerfile.is_relative_to(context) or not dockerfile.is_file():
+        try:
+            dockerfile = (context / file).resolve()
+            is_there = dockerfile.is_relative_to(context) and dockerfile.is_file()
+        except (OSError, RuntimeError, ValueError):  # too long, a circle of links, a NUL
+            is_there = False
+        if not is_there:
             raise found.get("dockerfile_path", at).wrong(
                 f"there is no file {file} in {context}", "give its path there"
             )

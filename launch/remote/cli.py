@@ -136,6 +136,7 @@ def _submit(*words: str) -> int:
     missing = node_contents.find_missing(plan)
     if missing:
         return _refuse(f"not every node holds {', '.join(missing)}", UNPUSHED)
+    job_dir.all_jobs()  # those whose supervisor was killed lose the values of their variables now
     folder = job_dir.Folder(plan["id"])
     try:
         folder.create(plan)

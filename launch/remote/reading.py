@@ -125,7 +125,10 @@ else:
     Count = _Number(0, _LARGEST, "a count", whole=True)
     ExitStatus = _Number(0, 255, "an exit status", whole=True)
 
-_ANY_TEXT = _Text(f"(?s:.){{0,{_LONGEST}}}", f"a text of at most {_LONGEST} characters")
+_ANY_TEXT = _Text(
+    f"[^\ud800-\udc7f\udd00-\udfff]{{0,{_LONGEST}}}", f"a text of at most {_LONGEST} characters"
+)
+"""Of halves of surrogate pairs, those that stand for a byte that is not UTF-8 are text."""
 _SCALARS: dict[object, _Bound] = {
     str: _ANY_TEXT,
     int: _Number(-_LARGEST, _LARGEST, "an integer of 64 bits", whole=True),

@@ -8,6 +8,7 @@ name. The node decides where a file continues, as it alone can read its file
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -20,6 +21,8 @@ _NEWEST_COUNTS = frozenset({"state.json", "history.json", PLAN})
 """Records that the head's version replaces: an older state or course is useless, and a plan never changes,
 but its local copy lacks the values that node code of an earlier version sends."""
 _OWN_RECORD = "exits.jsonl"
+_LONGEST, _DEEPEST = 4000, 200
+"""Bytes of a path, of the 4096 that Linux takes; folders within each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,11 @@ def plan_fetch(
         if name is None:
             plan.left_out[entry.path] = "its path leads out of the job's folder"
             continue
+        if not (_is_usable(entry.path) and (entry.kind != "l" or _is_usable(entry.text)) and entry.size >= 0):
+            plan.left_out[entry.path[:_LONGEST]] = (
+                "its path, target or size is none that a file can have here"
+            )
+            continue
         if entry.kind != "d" and name.startswith("logs/") and taken(name):
             name = f"logs/{node}/{name.removeprefix('logs/')}"
         if entry.kind == "d":
@@ -137,6 +145,19 @@ def plan_fetch(
         else:
             plan.left_out[entry.path] = entry.text
     return plan
+
+
+def _is_usable(path: str) -> bool:
+    r"""Return whether this machine can have a file at the path.
+
+    >>> _is_usable("outputs/a b\udcff"), _is_usable(""), _is_usable("a\0b"), _is_usable("\ud800")
+    (True, False, False, False)
+    """
+    try:
+        size = len(os.fsencode(path))
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+    return 0 < size <= _LONGEST and "\0" not in path and path.count("/") < _DEEPEST
 
 
 def _place(node: str, path: str, *, is_head: bool) -> str | None:

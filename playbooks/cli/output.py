@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import json
 import os
-import re
 import shlex
 import shutil
 import sys
@@ -54,6 +53,7 @@ _PROSE = 110
 _ENDLESS = 100_000
 """Columns where there is no terminal, and for a table whose cells must stay whole: readers can wrap lines."""
 _REDRAW_S = 0.1
+_RESET = "\x1b[0m"
 
 
 def result(text: str) -> None:
@@ -160,8 +160,13 @@ def table(
     with console.capture() as captured:
         console.print(drawn)
     # rich pads lines with spaces.
-    lines = (re.sub(r" +(\x1b\[0m)?$", r"\1", line.rstrip()) for line in captured.get().splitlines())
+    lines = (_without_padding(line) for line in captured.get().splitlines())
     _write(sys.stdout, "".join(f"{line}\n" for line in lines if line))
+
+
+def _without_padding(line: str) -> str:
+    line = line.rstrip()
+    return line.removesuffix(_RESET).rstrip() + _RESET if line.endswith(_RESET) else line
 
 
 def cell_width(text: str) -> int:

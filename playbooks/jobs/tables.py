@@ -34,7 +34,7 @@ __all__ = [
 
 RANK = ("job", "state", "exit", "took", "waits for", "nodes", "started", "ranks", "restarts")
 """Columns of the list of jobs by importance: a narrow terminal gets the first that fit."""
-_ID = re.compile(r"\S+-\d{8}-\d{6}-([0-9a-f]{4})")
+_ID = re.compile(r"[\w.-]{1,64}-\d{8}-\d{6}-([0-9a-f]{4})", re.ASCII)
 _AHEAD = 2
 """Number of jobs that the list names of those that one waits for."""
 

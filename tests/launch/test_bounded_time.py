@@ -9,13 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from launch.client.events import JobState
 from launch.code.ignore import Rules
 from launch.code.private_keys import key_numbers, shows_key
+from launch.code.snapshot import plan_data
 from launch.data.data_address import read_address
+from launch.data.local_files import list_files
 from launch.environment.requirements import read_requirements
 from launch.errors import InputError, InputErrors
 from launch.jobfile import read_conda
 from launch.remote.environment.dockerfile import bases
+from playbooks.cli import output
+from playbooks.jobs.tables import job_rows
+from tests.launch.remote.sample_records import sample_state
 
 LIMIT_S = 2.0
 """Processor time. Each takes a small part of it; before, the quickest of them took four times as long."""
@@ -153,3 +159,39 @@ def test_an_address(text: str) -> None:
 def test_a_line_of_a_dockerfile(line: str) -> None:
     with bounded():
         list(bases([line]))
+
+
+@pytest.fixture
+def diamonds(tmp_path: Path) -> Path:
+    """A folder whose two links lead to the next folder, thirty times: a billion ways to its one file."""
+    for level in range(30):
+        (tmp_path / f"d{level}").mkdir()
+        for link in "ab":
+            (tmp_path / f"d{level}" / link).symlink_to(f"../d{level + 1}")
+    (tmp_path / "d30").mkdir()
+    (tmp_path / "d30" / "x").touch()
+    return tmp_path
+
+
+def test_links_of_data_that_double_at_each_level(diamonds: Path) -> None:
+    with bounded(), pytest.raises(InputError, match="is reached by more than 8 ways of links"):
+        plan_data(diamonds)
+    with bounded(), pytest.raises(InputError, match="is reached by more than 8 ways of links"):
+        list_files(diamonds)
+
+
+def test_blanks_in_a_cell_of_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    with bounded():
+        output.table(("job", "waits for"), [("t-1", " " * COUNT + "x"), ("t-2", "a-" * COUNT)])
+    assert capsys.readouterr().out.count("x") == 1
+
+
+def test_an_id_in_the_reason_of_a_job(job: JobState) -> None:
+    with bounded():
+        job_rows([job], seen={job.job: job.created}, short=True)
+
+
+@pytest.fixture
+def job() -> JobState:
+    """A job with a reason of letters that could begin an id."""
+    return JobState.from_dict(sample_state("t-1", state="QUEUED", reason="waits for " + "a" * COUNT))

@@ -16,6 +16,7 @@ __all__ = [
     "hold",
     "keep_name",
     "python_folder",
+    "read_regular",
     "remove_unfinished",
     "replace_file",
     "shorten_file",
@@ -32,6 +33,8 @@ FICLONE = 0x40049409
 UNWRITABLE = "{folder} cannot be written: {why}"
 _PROBE_BYTES = 64 << 10
 _TEMPORARY = ".new-{}."
+_FORMAT, _REGULAR = 0o170000, 0o100000
+"""As in the module stat, which ranks' runners do without."""
 _FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 """Flags to open a file that must not exist yet, not even as a link."""
 
@@ -87,6 +90,25 @@ def unwritable(*folders: str) -> list[str]:
         except OSError as error:
             reasons.append(UNWRITABLE.format(folder=folder, why=error.strerror))
     return reasons
+
+
+def read_regular(path: str, most: int = 64 << 20) -> bytes:
+    """Return the bytes of a regular file. Raise OSError, also for a link, a pipe, a folder, and more than
+    ``most`` bytes: a job can put anything in the place of its records."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(fd)
+        if found.st_mode & _FORMAT != _REGULAR or found.st_size > most:
+            raise OSError(errno.EINVAL, "is not a record's file", path)
+        data = b""
+        while len(data) < found.st_size:
+            piece = os.read(fd, found.st_size - len(data))
+            if not piece:
+                break
+            data += piece
+        return data
+    finally:
+        os.close(fd)
 
 
 def temporary_name(path: str) -> str:

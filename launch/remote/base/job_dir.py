@@ -22,7 +22,7 @@ from contextlib import suppress
 from typing import Any
 
 from launch.remote.base import timing
-from launch.remote.base.files import keep_name, remove_unfinished, replace_file, shorten_file
+from launch.remote.base.files import keep_name, read_regular, remove_unfinished, replace_file, shorten_file
 from launch.remote.base.processes import identity, is_alive
 from launch.remote.base.records import Plan, Process, ShownPlan, State, Version
 
@@ -108,11 +108,6 @@ def _without_secrets(data: bytes) -> bytes:
     if not isinstance(values, dict) or all(value is None for value in values.values()):
         return data
     return json.dumps(without_values(plan), separators=(",", ":")).encode()
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
 
 
 def _parse_record(data: bytes, fields: Iterable[str], path: str) -> Any:
@@ -206,7 +201,7 @@ class Folder:
     def plan(self) -> Plan:
         """Return the plan. Raise FileNotFoundError when there is no such job, and as :func:`parse_plan`."""
         path = self.file("job.json")
-        return parse_plan(_read(path), path)
+        return parse_plan(read_regular(path), path)
 
     def state(self) -> State:
         """Return the job's state; write LOST when the supervisor is gone without a terminal state.
@@ -247,14 +242,18 @@ class Folder:
     def _state(self) -> State:
         path = self.file("state.json")
         try:
-            data = _read(path)
+            data = read_regular(path)
         except PermissionError:
             self.permit()
-            data = _read(path)
+            data = read_regular(path)
         except FileNotFoundError:
             if time.time() - os.stat(self.file("job.json")).st_mtime < timing.FIRST_STATE_S:
                 raise
             raise Torn(path, "was never written") from None
+        except NotADirectoryError:  # a stray file, and no job
+            raise
+        except OSError as error:
+            raise Torn(path, f"cannot be read: {error.strerror}") from None
         state: State = _parse_record(data, _STATE_FIELDS, path)
         if not _is_state_of(self.job, state):
             raise Torn(path, "is damaged")
@@ -265,7 +264,7 @@ class Folder:
         began, supervisor = os.stat(self.path).st_mtime, self._find_supervisor()
         try:
             state = first_state(self.job, self.plan(), began, supervisor)
-        except (FileNotFoundError, Unreadable, LookupError, TypeError):
+        except (OSError, Unreadable, LookupError, TypeError):
             nothing: Plan = {"nodes": []}  # type: ignore[typeddict-item]  # all that is known of a torn plan
             state = first_state(self.job, nothing, began, supervisor)
         return {**state, "state": "RUNNING", "reason": "state.json is damaged"}
@@ -279,8 +278,10 @@ class Folder:
         return None
 
     def permit(self) -> None:
-        """Restore the folder's mode, which a rank may have changed. Raise OSError."""
+        """Restore the modes of the folder and its state, which a rank may have changed. Raise OSError."""
         os.chmod(self.path, 0o700)
+        with suppress(FileNotFoundError):
+            os.chmod(self.file("state.json"), 0o600)
 
     def write_state(self, state: State) -> State:
         """Replace state.json unless it is terminal, and log the change; return the job's state then.
@@ -321,7 +322,7 @@ class Folder:
         try:
             with suppress(FileNotFoundError):  # a removed plan has no values
                 remove_unfinished(path)
-                if (kept := _without_secrets(before := _read(path))) != before:
+                if (kept := _without_secrets(before := read_regular(path))) != before:
                     shorten_file(path, kept)
         except OSError as error:
             return f"{path} still has the values of the job's variables, remove it: {error.strerror}"
@@ -392,6 +393,6 @@ def all_jobs() -> list[State]:
     for name in names:
         try:
             states.append(Folder(name).state())
-        except (FileNotFoundError, NotADirectoryError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError):  # a folder that another process makes or removes
             continue
     return sorted(states, key=lambda state: state["created"])

@@ -88,6 +88,13 @@ class Runner(Loop):
             os.close(self._work)
             if not spec["keep"]:  # a restart may need a kept one: the supervisor has it cleared later
                 work_dir.clear(expand_home(spec["folder"]))
+        if os.path.exists(f"{expand_home(spec['folder'])}/job.json"):
+            from launch.remote.base import job_dir  # on the head, after the ranks
+
+            try:  # noqa: SIM105  (contextlib is an import more for each rank)
+                job_dir.Folder(spec["job"]).state()  # a killed supervisor's job is LOST, without secrets
+            except (OSError, job_dir.Unreadable):
+                pass
         return status
 
     def _run(self, spec: RunnerSpec | None) -> int:
@@ -295,14 +302,8 @@ def run_node() -> int:
 
 
 def _hello(rank: int, local_rank: int) -> Hello:
-    return {
-        "rank": rank,
-        "local_rank": local_rank,
-        "node": os.uname().nodename,
-        "pid": os.getpid(),
-        "token": "",
-        "proof": "",
-    }
+    node, pid = os.uname().nodename, os.getpid()
+    return {"rank": rank, "local_rank": local_rank, "node": node, "pid": pid, "token": "", "proof": ""}
 
 
 def run_rank() -> int:

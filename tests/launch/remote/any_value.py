@@ -9,7 +9,7 @@ from launch.remote.reading import Malformed, read
 
 __all__ = ["any_value"]
 
-_TEXTS = ("node000000", "t-1", "0", "5", "", "RUNNING", "a\nb", "9" * 50, "\ud800", "\x1b[2J\x07[/red]")
+_TEXTS = ("node000000", "t-1", "0", "5", "", "RUNNING", "a\nb", "9" * 50, "\udcff", "\x1b[2J\x07[/red]")
 _NUMBERS = (0, 1, 5, -1, 0.5, 1e-300, 1e300, -1e300, 1772370000.0, 253402300799, (1 << 63) - 1, -(1 << 62))
 
 

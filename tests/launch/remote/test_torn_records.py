@@ -98,6 +98,27 @@ class TestState:
         assert (listed["job"], listed["state"], listed["nodes"]) == ("t-1", "LOST", [])
 
 
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link to itself", "endless", "closed"])
+def test_something_else_in_the_place_of_a_state_hides_no_job(folder: job_dir.Folder, kind: str) -> None:
+    other = job_dir.Folder("t-2")
+    other.create(PLAN)
+    other.write_state(sample_state("t-2", state="SUCCEEDED"))
+    path = Path(folder.file("state.json"))
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "closed":
+        path.write_text("{}")
+        path.chmod(0)
+    else:
+        path.symlink_to("state.json" if kind == "link to itself" else "/dev/zero")
+    assert {state["job"]: state["state"] for state in query.list_jobs(None)["jobs"]} == {
+        "t-1": "LOST",
+        "t-2": "SUCCEEDED",
+    }
+
+
 @pytest.mark.parametrize("nodes", [[1], [{}], {"a": 1}, 7, [{"name": "n", "ranks": 3}], None])
 def test_a_plan_with_other_nodes_hides_no_job(folder: job_dir.Folder, nodes: object) -> None:
     other = job_dir.Folder("t-2")

@@ -151,6 +151,7 @@ class TestWhatMakesNoSense:
             b"l\0\0\0\4true" + b"d\0\0\0\1x",
             b"l\0\0\0\4trues\0\0\0\2{}",
             b'e\0\0\0\x0c[["f", "x"]]',
+            b'e\0\0\0\x11[["d","\\ud800x"]]',
         ],
     )
     def test_a_node_that_talks_nonsense_is_that_nodes_failure(self, cluster: Cluster, sent: bytes) -> None:
@@ -166,6 +167,29 @@ class TestWhatMakesNoSense:
         self.answering(cluster, b"e" + len(listing).to_bytes(4, "big") + listing + b"l\0\0\0\4true")
         report = cluster.collect(others=True)
         assert list(of(report, SECOND).left_out) == paths
+        assert cluster.files() == cluster.expected(HEAD, THIRD)
+
+    @pytest.mark.parametrize(
+        "entry",
+        [
+            ["l", "outputs/x", "a\0b"],
+            ["l", "outputs/x", ""],
+            ["f", "outputs/" + "a/" * 1200 + "x", 3, 5],
+            ["f", "outputs/" + "x" * 5000, 3, 5],
+            ["f", "outputs/x", -(10**15), 5],
+        ],
+        ids=lambda entry: ascii(entry)[:40],
+    )
+    def test_an_entry_that_no_file_can_have_is_left_out_and_the_rest_comes(
+        self, cluster: Cluster, entry: list[object]
+    ) -> None:
+        listing = json.dumps([entry, ["d", "outputs/good"]]).encode()
+        self.answering(cluster, b"e" + len(listing).to_bytes(4, "big") + listing + b"l\0\0\0\4true")
+        report = cluster.collect(others=True)
+        assert [*of(report, SECOND).left_out.values()] == [
+            "its path, target or size is none that a file can have here"
+        ]
+        assert (cluster.folder / f"outputs/{SECOND}/good").is_dir()
         assert cluster.files() == cluster.expected(HEAD, THIRD)
 
     def test_a_head_that_names_impossible_nodes(self, cluster: Cluster) -> None:

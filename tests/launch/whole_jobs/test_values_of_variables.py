@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
+from launch.client.submit import submit
 from launch.job.spec import Kind
-from tests.launch.standin import Nodes, lines, shell
+from tests.launch.remote.sample_records import sample_state
+from tests.launch.standin import Nodes, lines, shell, until
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("nothing_runs_on")]
 
@@ -27,4 +32,27 @@ def test_a_restart_has_the_values_and_no_file_after_the_job(nodes: Nodes, kind: 
     assert (state.state, state.restarts) == ("SUCCEEDED", 1)
     assert {text for _, text in lines(events)} == {f"{len(SECRET)}"}
     assert len(lines(events)) == 6
+    assert files_with_the_secret(nodes.folder) == []
+
+
+@pytest.mark.parametrize("kind", ["mpi", "pytorch"])
+def test_no_file_has_the_values_once_the_runners_of_a_killed_supervisor_have_ended(
+    nodes: Nodes, kind: Kind
+) -> None:
+    job = submit(nodes.plan(shell("sleep 60", kind, env={"KEY": SECRET})), nodes.head)
+    record = nodes.folder / f"node000000/.ranklift/jobs/{job}/state.json"
+    until(lambda: json.loads(record.read_text())["state"] == "RUNNING")
+    os.kill(json.loads(record.read_text())["supervisor"]["pid"], signal.SIGKILL)
+    until(lambda: files_with_the_secret(nodes.folder) == [], 30)
+    assert json.loads(record.read_text())["state"] == "LOST"
+
+
+def test_no_later_job_finds_the_values_of_one_that_nobody_was_left_to_end(nodes: Nodes) -> None:
+    plan = nodes.plan(shell("true", env={"KEY": SECRET}))
+    folder = nodes.folder / f"node000000/.ranklift/jobs/{plan.id}"
+    folder.mkdir(parents=True)
+    (folder / "job.json").write_text(json.dumps(plan.as_dict()))
+    gone = {"pid": 1, "started": 1, "boot": "another"}
+    (folder / "state.json").write_text(json.dumps(sample_state(plan.id, supervisor=gone)))
+    assert nodes.run(shell("true"))[0].state == "SUCCEEDED"
     assert files_with_the_secret(nodes.folder) == []
