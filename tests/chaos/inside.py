@@ -121,7 +121,7 @@ def _fields(place: Path, key: str) -> Iterator[list[str]]:
 
 def is_of_the_watch(args: str) -> bool:
     """Whether it is the node's watch, which runs from its first boot on, or what keeps that."""
-    return args.endswith(("/watch.py", "keep ranklift-watch.service"))
+    return args.endswith("keep ranklift-watch.service") or "/watch.py watch " in args
 
 
 def new_since(before: Iterable[Process], now: Iterable[Process]) -> list[Process]:
