@@ -37,6 +37,9 @@ recursion."""
 _LONGEST_NAME, _LONGEST_PATH = 255, 4095
 _ENTRIES = 2_000_000
 """Entries of one layer: their names take some 400 MB of memory. Images of frameworks have some 300,000."""
+_LOOKUPS, _LOOKUPS_OF_ENTRY = 300_000, 200
+"""Names that the kernel may look up for a layer's folders, and more for each entry. A path of 13 folders that
+is walked from the root costs 91; mostly the folder's own path is known."""
 _FREE_BYTES, _FREE_FILES, _FREE_SHARE = 1 << 30, 10_000, 20
 """Bytes and files that stay free on the disk, but at most a twentieth of the disk."""
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
@@ -55,17 +58,23 @@ class Root:
         self._most = self._room()
         self._real: dict[str, str] = {}
         """By folder in the image: its path here, without links."""
+        self._lookups = 0
+        """How many are left to the current layer."""
 
     def apply(self, layer: str) -> None:
         """Unpack the layer of this path. Raise :class:`ImageError` for one that is damaged, and OSError."""
         own: set[str] = set()
         """What this layer made, which its opaque whiteouts keep."""
+        cleared: set[str] = set()
+        """Folders in which nothing of the layers below is left, nor comes back."""
+        self._lookups = _LOOKUPS
         try:
             with _opened(layer) as stream:
                 archive = TarEntries(stream, self._most, _ENTRIES)
                 for member in archive:
                     self._room()
-                    self._add(archive, member, own)
+                    self._lookups += _LOOKUPS_OF_ENTRY
+                    self._add(archive, member, own, cleared)
         except (MalformedTar, EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ImageError(f"{os.path.basename(layer)} is not a layer of an image: {error}") from None
 
@@ -87,14 +96,14 @@ class Root:
             "a size with a larger disk"
         )
 
-    def _add(self, archive: TarEntries, member: tarfile.TarInfo, own: set[str]) -> None:
+    def _add(self, archive: TarEntries, member: tarfile.TarInfo, own: set[str], cleared: set[str]) -> None:
         names = _names(member.name)
         if not names:
             return
         folder = self._folder(names[:-1])
         path = os.path.join(folder, names[-1])
         if names[-1] == _OPAQUE:
-            self._clear(folder, own)
+            self._clear(folder, own, cleared)
         elif names[-1].startswith(_WHITEOUT):
             self._remove(os.path.join(folder, _plain_name(names[-1][len(_WHITEOUT) :])))
         elif member.isdir():
@@ -123,14 +132,17 @@ class Root:
             own.add(path)
             path = os.path.dirname(path)
 
-    def _clear(self, folder: str, own: set[str]) -> None:
+    def _clear(self, folder: str, own: set[str], cleared: set[str]) -> None:
         """Remove what the layers below have in a folder."""
+        if folder in cleared:
+            return
+        cleared.add(folder)
         for name in os.listdir(folder):
             path = os.path.join(folder, name)
             if path not in own:
                 self._remove(path)
             elif _is_folder(path):
-                self._clear(path, own)
+                self._clear(path, own, cleared)
 
     def _write(self, archive: TarEntries, path: str, mode: int) -> None:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode), "wb") as out:
@@ -145,17 +157,21 @@ class Root:
         """Return the path here of a folder of the image; make it where a layer does not name it."""
         wanted = "/".join(names)
         if wanted not in self._real:
-            self._real[wanted] = self._walk(names)
+            above = self._real.get("/".join(names[:-1]))
+            start, below = (self.path, names) if above is None else (above, names[-1:])
+            self._real[wanted] = self._walk(names, start, below)
         return self._real[wanted]
 
-    def _walk(self, names: list[str]) -> str:
-        here, rest, links, steps = self.path, list(reversed(names)), 0, 0
+    def _walk(self, names: list[str], here: str, below: list[str]) -> str:
+        """Return the path here of the folder ``names``, which is ``below`` in the folder ``here``."""
+        rest, links, steps = list(reversed(below)), 0, 0
         while rest:
             name = rest.pop()
             steps += 1
             depth = here.count("/") - self.path.count("/")
             if steps > _STEPS or depth > _DEPTH:
                 raise ImageError(f"the image's folder /{'/'.join(names)[:80]} is too deep")
+            self._look_up(depth + 1, names)
             if name == "..":
                 here = self.path if here == self.path else os.path.dirname(here)
                 continue
@@ -165,6 +181,7 @@ class Root:
                 if links > _LINKS:
                     raise ImageError(f"the image's links at /{'/'.join(names)} lead in a circle")
                 target = os.readlink(path)
+                self._look_up(target.count("/"), names)
                 here = self.path if target.startswith("/") else here
                 rest += [part for part in reversed(target.split("/")) if part not in ("", ".")]
                 continue
@@ -174,12 +191,21 @@ class Root:
             here = path
         return here
 
+    def _look_up(self, count: int, names: list[str]) -> None:
+        self._lookups -= count
+        if self._lookups < 0:
+            raise ImageError(
+                "a layer of the image leads through too many folders for its entries, last at "
+                f"/{'/'.join(names)[:80]}: build the image without replacing deep folders again and again"
+            )
+
     def _remove(self, path: str) -> None:
         try:
             found = os.lstat(path)
         except FileNotFoundError:
             return
-        self._real.clear()
+        if stat.S_ISDIR(found.st_mode) or stat.S_ISLNK(found.st_mode):  # the way to a folder may go through
+            self._real.clear()
         if stat.S_ISDIR(found.st_mode):
             shutil.rmtree(path)
         else:

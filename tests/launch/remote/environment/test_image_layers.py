@@ -19,6 +19,9 @@ from launch.remote.environment.image_layers import Root
 from launch.remote.environment.image_reference import ImageError
 from tests.launch.remote.environment.oci_registry import layer, member
 
+UNPACK_S = 4.0
+"""Processor time for some thousand small entries, which take a fraction of it."""
+
 
 def unpacked(tmp_path: Path, *layers: bytes) -> Path:
     root = Root(str(tmp_path / "root"))
@@ -87,6 +90,61 @@ def test_a_layer_removes_what_it_whites_out(tmp_path: Path) -> None:
         ),
     )
     assert tree(root) == {"a": "/", "a/two": "2", "b": "/", "b/new": "6", "b/sub": "/", "b/sub/new": "5"}
+
+
+DEEP = "/".join(["d"] * 250)
+
+
+def _timed(tmp_path: Path, *entries: Any) -> tuple[Path, float]:
+    """The layer unpacked, and the seconds of processor time that took."""
+    data = layer(*entries)
+    begun = time.process_time()
+    return unpacked(tmp_path, layer(member("a/below", b"")), data), time.process_time() - begun
+
+
+def test_an_opaque_whiteout_that_is_repeated_costs_nothing_more(tmp_path: Path) -> None:
+    files = [member(f"a/{number}", b"") for number in range(2000)]
+    whiteouts = [member("a/.wh..wh..opq", b"") for _ in range(2000)]
+    root, seconds = _timed(tmp_path, *files, *whiteouts, member("a/last", b""), whiteouts[0])
+    assert seconds < UNPACK_S
+    assert len(list((root / "a").iterdir())) == 2001 and not (root / "a/below").exists()
+
+
+def test_an_opaque_whiteout_of_the_folder_above_clears_what_the_one_below_left(tmp_path: Path) -> None:
+    below = layer(member("a/b/old", b""), member("a/c/old", b""), member("a/old", b""))
+    above = layer(
+        member("a/b/new", b""),
+        member("a/b/.wh..wh..opq", b""),
+        member("a/c/new", b""),
+        member("a/.wh..wh..opq", b""),
+        member("a/.wh.b", b""),
+        member("a/b/newer", b""),
+        member("a/b/.wh..wh..opq", b""),
+    )
+    root = unpacked(tmp_path, below, above)
+    assert tree(root) == {"a": "/", "a/b": "/", "a/b/newer": "", "a/c": "/", "a/c/new": ""}
+
+
+def test_a_deep_file_that_is_written_again_and_again_costs_its_writing_alone(tmp_path: Path) -> None:
+    root, seconds = _timed(tmp_path, *[member(f"{DEEP}/file", b"") for _ in range(2000)])
+    assert seconds < UNPACK_S
+    assert (root / DEEP / "file").is_file()
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        [link("link", "a"), member(f"{DEEP}/file", b"")],
+        [member(f"{DEEP}/file", b""), member("d/d/.wh.d", b"")],
+        [link("deep", "/" + "a/../" * 500), member("deep/file", b"")],
+    ],
+    ids=["a link that is replaced", "folders that are made anew", "a link with a long way"],
+)
+def test_a_layer_that_walks_deep_folders_again_and_again_is_refused(tmp_path: Path, pair: list[Any]) -> None:
+    begun = time.process_time()
+    with pytest.raises(ImageError, match="leads through too many folders for its entries, last at /d"):
+        _timed(tmp_path, *pair * 1000)
+    assert time.process_time() - begun < UNPACK_S
 
 
 def test_a_later_layer_replaces_files_by_folders_and_folders_by_links(tmp_path: Path) -> None:
