@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["NotRead", "bounded"]
+__all__ = ["NotRead", "bounded", "printable"]
 
 MEMORY = 256 << 20
 """Bytes that the call may allocate: a flight record of 16 MiB takes half of them."""
@@ -32,6 +32,15 @@ _REAP_S = 0.2
 
 class NotRead(Exception):
     """Why something was not read: one sentence that names it."""
+
+
+def printable(text: str) -> str:
+    """Return a text of a job's process without what controls the terminal that shows it.
+
+    >>> printable("gloo:\\x1b[2J")
+    'gloo:?[2J'
+    """
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def bounded(what: str, call: Callable[[], object], seconds: float) -> Any:

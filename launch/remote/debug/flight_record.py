@@ -16,7 +16,7 @@ import pickle
 import stat
 from contextlib import suppress
 
-from launch.remote.debug.bounded import NotRead, bounded
+from launch.remote.debug.bounded import NotRead, bounded, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _number(value: object) -> int:
 
 
 def _text(value: object) -> str:
-    """Return a text, cut; of another value not even its text is made, which may have no end."""
+    """Return a text, cut and printable; of another value not even its text is made, which may have no end."""
     if not isinstance(value, str):
         raise TypeError
-    return value[:_TEXT]
+    return printable(value[:_TEXT])

@@ -14,7 +14,7 @@ import re
 import socket
 import time
 
-from launch.remote.debug.bounded import NotRead, bounded
+from launch.remote.debug.bounded import NotRead, bounded, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -195,22 +195,22 @@ def _rank(group: object, fields: dict[str, object], operations: int, state: str)
 
 
 def _number(value: object) -> int:
-    if not isinstance(value, int):
-        raise TypeError(f"{str(value)[:40]!r} is not a number")
+    if not isinstance(value, int) or isinstance(value, bool) or not -1 <= value <= 10**_DIGITS:
+        raise TypeError(f"{str(value)[:40]!r} is not a number from -1 to 10**{_DIGITS}")
     return value
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{str(value)[:40]!r} is not text")
-    return value[:_TEXT]
+    return printable(value[:_TEXT])
 
 
 def _state(status: dict[str, object]) -> str:
     if status["abort_flag"]:
         return "aborted"
     if status["async_error"]:
-        return f"error {status['async_error']}"[:_TEXT]
+        return printable(f"error {status['async_error']}"[:_TEXT])
     if status["finalize_called"] or status["destroy_flag"]:
         return "finalized"
     return "initializing" if status["init_state"] else "running"
@@ -236,7 +236,7 @@ def parse_text(text: str) -> list[RasRank]:
             {
                 "group": group,
                 "rank": int(named[1][:9]),
-                "host": process[2][:_TEXT] if process else "",
+                "host": printable(process[2][:_TEXT]) if process else "",
                 "pid": int(process[1][:9]) if process else -1,
                 "operations": operations,
                 "state": "does not answer" if kind == "INCOMPLETE" else kind.lower(),

@@ -84,11 +84,11 @@ def environ_of(pid: int, proc: str = "/proc") -> dict[str, str]:
 def environ_rank(environ: dict[str, str]) -> int | None:
     """Return the variable RANK among a process's variables; None without one.
 
-    >>> environ_rank({"RANK": "17"}), environ_rank({"RANK": "?"})
-    (17, None)
+    >>> environ_rank({"RANK": "17"}), environ_rank({"RANK": "?"}), environ_rank({"RANK": "²"})
+    (17, None, None)
     """
     text = environ.get("RANK", "")
-    return int(text) if text.isdigit() and len(text) < _DIGITS else None
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < _DIGITS else None
 
 
 def stuck_sockets(proc: str = "/proc") -> dict[str, Unsent]:

@@ -55,6 +55,12 @@ def test_point_to_point_operations_do_not_count() -> None:
     assert newest_collective(json.dumps(record).encode())[0]["sequence"] == 7
 
 
+def test_texts_of_a_record_are_printable() -> None:
+    hostile = entry(7, profiling_name="\x1b]0;x\x07\u202e", state="\ud800\r\n", process_group=["\x9b2J"])
+    (found,) = newest_collective(json.dumps({"entries": [hostile]}).encode())
+    assert found == {"sequence": 7, "name": "?]0;x??", "state": "???", "group": "?2J"}
+
+
 class Evil:
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return (os.system, ("touch /tmp/ranklift-evil",))

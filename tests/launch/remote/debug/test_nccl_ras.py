@@ -155,6 +155,11 @@ def _answer(**fields: object) -> str:
         _answer(collective_counts={"AllReduce": 1e999}),
         _answer(collective_counts={"AllReduce": 10**30}),
         _answer(rank=10**30),
+        _answer(rank=True),
+        _answer(rank=-2),
+        _answer(pid=False),
+        _answer(collective_counts={"AllReduce": True}),
+        _answer(collective_counts={str(number): -99999999999999999 for number in range(200)}),
         _answer(pid="7" * 5000),
         _answer(host=[["x"] * 1000] * 1000),
     ],
@@ -185,6 +190,17 @@ def test_a_hostile_text_is_read_within_a_second_as_short_fields(hostile: str) ->
     found = parse_text(hostile)
     assert time.process_time() - begun < 1
     assert all(len(json.dumps(one)) < 400 for one in found)
+
+
+def test_texts_of_an_answer_are_printable() -> None:
+    status = {**_rank()["status"], "async_error": "\x1b[2J"}  # type: ignore[dict-item]
+    (found,) = parse_json(_answer(status=status, host="\x9b\ud800h"))
+    assert (found["state"], found["host"]) == ("error ?[2J", "??h")
+
+
+def test_counts_that_together_are_too_large_for_a_report_are_cut() -> None:
+    (found,) = parse_json(_answer(collective_counts={str(number): 10**18 - 1 for number in range(200)}))
+    assert found["operations"] == 10**18
 
 
 def test_long_texts_of_an_answer_are_cut() -> None:

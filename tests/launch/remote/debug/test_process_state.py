@@ -69,7 +69,8 @@ def test_its_variables(tmp_path: Path) -> None:
     environ = environ_of(93, proc(tmp_path))
     assert environ == {"RANK": "17", "A": "b=c"}
     assert environ_rank(environ) == 17
-    assert environ_rank({"RANK": "9" * 50}) is None
+    for text in ("9" * 50, "²", "1²", "٣", "-1", " 1", ""):
+        assert environ_rank({"RANK": text}) is None
     assert environ_of(94, str(tmp_path)) == {}
 
 
