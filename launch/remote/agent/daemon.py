@@ -265,7 +265,7 @@ class Watch:
         self._spans, self._look_at = spans, None
         if spans:  # not every node at once: who leads is not known yet
             number = name.rpartition("_")[2]
-            place = 1 + int(number) % _SPREAD if number.isdigit() else 1
+            place = 1 + int(number) % _SPREAD if number.isdecimal() else 1
             shortest = min(spans.values())
             self._look_at = now + min(min(LOOK_S, shortest / 10) * place, shortest / 2, FIRST_LOOK_S)
 

@@ -220,7 +220,7 @@ def fits(version: str, wanted: str) -> bool:
 
 
 def _numbers(version: str) -> list[int]:
-    return [int(number) for number in version.split(".") if number.isdigit()]
+    return [int(number) for number in version.split(".") if number.isdecimal()]
 
 
 def _describe(path: str) -> _Interpreter:

@@ -7,6 +7,7 @@ report how much is missing.
 from __future__ import annotations
 
 import os
+import re
 import struct
 import time
 
@@ -15,6 +16,7 @@ from launch.remote.base.frames import RECORD
 
 __all__ = ["BEFORE", "START", "begin", "numbers", "path"]
 
+_NAME = re.compile(r"stream\.[0-9]{6,18}\.log")
 START = 0
 """Stream number of the record at a segment's beginning, whose data is :data:`BEFORE`."""
 BEFORE = struct.Struct("!QQ")
@@ -28,8 +30,8 @@ def path(folder: str, number: int) -> str:
 
 def numbers(folder: str) -> list[int]:
     """Return the numbers of the segments in a job's folder, oldest first."""
-    names = [name.split(".") for name in os.listdir(folder) if name.startswith("stream.")]
-    return sorted(int(parts[1]) for parts in names if len(parts) == 3 and parts[1].isdigit())  # noqa: PLR2004
+    names = [name[len("stream.") : -len(".log")] for name in os.listdir(folder) if _NAME.fullmatch(name)]
+    return sorted(map(int, names))
 
 
 def begin(folder: str, number: int, count: int, lines: int) -> tuple[int, int]:

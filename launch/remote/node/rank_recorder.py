@@ -70,11 +70,11 @@ def variables(output: bytes, version: str, folder: str) -> tuple[dict[str, str],
 def _number(version: str) -> tuple[int, int]:
     """Return the first two numbers of a version.
 
-    >>> _number("2.11.0+cu130"), _number("2.9.0a0+git1"), _number("x")
-    ((2, 11), (2, 9), (0, 0))
+    >>> _number("2.11.0+cu130"), _number("2.9.0a0+git1"), _number("x"), _number("2.².0")
+    ((2, 11), (2, 9), (0, 0), (0, 0))
     """
     words = version.split(".")
-    is_known = len(words) > 1 and words[0].isdigit() and words[1].isdigit()
+    is_known = len(words) > 1 and words[0].isdecimal() and words[1].isdecimal()
     return (int(words[0]), int(words[1])) if is_known else (0, 0)
 
 

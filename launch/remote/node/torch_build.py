@@ -27,6 +27,7 @@ except (ImportError, AttributeError, KeyError, OSError, ValueError):
 _OLDEST_DRIVER = {"11": 450, "12": 525, "13": 580}
 """Driver that CUDA's major version needs (NVIDIA, "CUDA compatibility", minor version compatibility)."""
 _TURING = 7.5
+_DIGITS = 5
 _INDEX = "https://download.pytorch.org/whl/"
 
 
@@ -81,7 +82,9 @@ def _runs(name: str, capability: str) -> bool:
     """Return whether code for ``name`` runs on the GPU: that of an ``sm`` on later ones of its generation, a
     ``compute`` on all later ones (NVIDIA, "CUDA programming guide", binary and PTX compatibility)."""
     kind, _, number = name.partition("_")
-    if not number.isdigit():  # sm_90a is for that one alone
+    if not (
+        number.isascii() and number.isdecimal() and 1 < len(number) < _DIGITS
+    ):  # sm_90a is for that one alone
         return kind == "sm" and number[:-1] == capability.replace(".", "")
     of, mine = (int(number[:-1]), int(number[-1])), tuple(map(int, capability.split(".")))
     return of <= mine and (kind == "compute" or of[0] == mine[0])

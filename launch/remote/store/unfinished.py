@@ -22,13 +22,15 @@ def is_abandoned(name: str, is_old: bool) -> bool:
 
     >>> is_abandoned(prefix("0123456789abcdef") + "x1", True), is_abandoned(".new-0123-7.0-x1", False)
     (False, True)
+    >>> is_abandoned(".new-0123-²", True), is_abandoned(".new-0123-7.²-x1", True)
+    (True, True)
     >>> is_abandoned(".new-0123-x1", True), is_abandoned("0123456789abcdef", True)
     (True, False)
     """
     if not name.startswith(_NEW):
         return False
     pid, _, started = name.split("-")[2].partition(".") if name.count("-") > 1 else ("", "", "")
-    if not (pid.isdigit() and started.isdigit()):
+    if not (pid.isdecimal() and started.isdecimal()):
         return is_old
     try:
         return identity(int(pid))["started"] != int(started)

@@ -219,6 +219,8 @@ class TestAFullDisk:
             writer.write(0, 0, 1, b"second")
         writer.write(0, 0, 1, b"third")
         assert segments.numbers(str(tmp_path)) == [1, 2]
+        (tmp_path / "stream.².log").touch()  # a job writes in its folder as well
+        assert segments.numbers(str(tmp_path)) == [1, 2]
         assert read(StreamReader(str(tmp_path))) == [(0, 1, "x" * 60), (0, 1, "second"), (0, 1, "third")]
 
 

@@ -58,6 +58,7 @@ def test_a_torch_that_does_not_say_is_left_alone(tmp_path: Path, cuda: str, libr
         *((CU126, "7.0", True), (CU132, "7.0", False), (CU132, "8.6", True), (CU132, "10.3", True)),
         *((CU126, "10.0", False), ("sm_80", "8.6", True), ("sm_86", "8.0", False), ("sm_90a", "9.0", True)),
         *(("sm_90a", "10.0", False), ("sm_50 compute_50", "12.0", True), ("compute_80", "7.0", False)),
+        *(("sm_²", "7.0", False), ("sm_7", "7.0", False), (f"sm_{'7' * 5000}", "7.0", False)),
     ],
 )
 def test_code_runs_on_later_gpus_of_its_generation_and_ptx_on_all_later_ones(
