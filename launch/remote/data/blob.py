@@ -22,13 +22,15 @@ from launch.remote.data.parts import File
 from launch.remote.data.requests import BODY_BYTES, Sink, Web, copy_body, read_size
 from launch.remote.data.stage_request import StageSource
 
-__all__ = ["Blobs"]
+__all__ = ["Blobs", "next_marker"]
 
 _VERSION = "2021-12-02"
 AUDIENCE = "https://storage.azure.com/"
 _PAGE = 5000
 _MOST_FILES = 5_000_000
 """Files of a folder: their names and ETags take 2.5 GB of memory on the head."""
+_MOST_PAGES, _LONGEST_MARKER, _LONGEST_ETAG = 20_000, 8192, 256
+"""Pages of a list, of which some may be short or empty; characters that fit an address, and a header."""
 _OK, _PARTIAL, _UNAUTHORIZED, _NOT_FOUND, _CHANGED = 200, 206, 401, 404, 412
 _SPARE_S = 300.0
 """Time before a token's end from which another one is fetched."""
@@ -101,13 +103,14 @@ class Blobs:
         size, etag = answer.headers.get("Content-Length"), answer.headers.get("ETag")
         if not size or not etag:
             raise FetchError(faults.REFUSED, f"{url}: the answer has no Content-Length, or no ETag")
-        return File(self._path.rpartition("/")[2], read_size(size, url), etag)
+        return File(self._path.rpartition("/")[2], read_size(size, url), _checked_etag(etag, url))
 
     def _folder(self) -> list[File]:
         prefix = f"{self._path.rstrip('/')}/" if self._path.rstrip("/") else ""
         files: list[File] = []
         found_any = False
         marker = ""
+        markers: set[str] = set()
         while True:
             query = f"restype=container&comp=list&maxresults={_PAGE}&prefix={quote(prefix, safe='')}"
             page = self._page(f"{query}&marker={quote(marker, safe='')}" if marker else query)
@@ -119,11 +122,9 @@ class Blobs:
             if len(files) > _MOST_FILES:
                 remedy = "pack them into fewer, larger files, such as tar archives"
                 raise ValueError(f"{self._source['url']}: more than {_MOST_FILES:,} files: {remedy}")
-            before, marker = marker, page.findtext("NextMarker") or ""
+            marker = next_marker(page, markers, self._root)
             if not marker:
                 break
-            if marker == before:
-                raise FetchError(faults.BROKEN, f"{self._root}: the list goes on where it went on before")
         if not found_any:
             remedy = "a single file is a uri_file; `fab data.ls` lists what is there"
             raise ValueError(f"{self._source['url']}: no blob is below {prefix or 'it'}: {remedy}")
@@ -194,6 +195,28 @@ class Blobs:
         return FetchError(faults.REFUSED, f"{text}: {remedy}" if remedy else text)
 
 
+def next_marker(page: ElementTree.Element, markers: set[str], url: str) -> str:
+    """Return where the list at ``url`` goes on after ``page``, empty at its end; ``markers`` are those of the
+    pages before, and gain this one. Raise :class:`FetchError` for a list that does not end."""
+    marker = page.findtext("NextMarker") or ""
+    if marker in markers:
+        raise FetchError(faults.BROKEN, f"{url}: the list goes on where it went on before")
+    if len(marker) > _LONGEST_MARKER:
+        raise FetchError(faults.REFUSED, f"{url}: the list goes on at a marker of {len(marker)} characters")
+    if len(markers) >= _MOST_PAGES:
+        raise FetchError(faults.REFUSED, f"{url}: the list has more than {_MOST_PAGES} pages")
+    if marker:
+        markers.add(marker)
+    return marker
+
+
+def _checked_etag(etag: str, url: str) -> str:
+    """Return what becomes a header of later requests. Raise :class:`FetchError` where it cannot."""
+    if len(etag) > _LONGEST_ETAG or not all("!" <= letter <= "~" for letter in etag):
+        raise FetchError(faults.REFUSED, f"{url}: {etag[:40]!a} is not an ETag")
+    return etag
+
+
 def _file_of(blob: ElementTree.Element, prefix: str) -> File | None:
     """Return a blob of a list as a file; None for what only marks a folder."""
     name = blob.find("Name")
@@ -209,4 +232,5 @@ def _file_of(blob: ElementTree.Element, prefix: str) -> File | None:
     # The list has it without the quotes that If-Match needs.
     etag = etag if etag.startswith('"') else f'"{etag}"'
     path = text[len(prefix) :]
+    etag = _checked_etag(etag, path)
     return File(path, read_size(properties.findtext("Content-Length") or "0", path), etag)

@@ -34,7 +34,7 @@ from launch.remote.base import job_dir
 from launch.remote.base.files import write_all
 from launch.remote.base.records import UploadRecord
 from launch.remote.data import faults
-from launch.remote.data.blob import Blobs
+from launch.remote.data.blob import Blobs, next_marker
 from launch.remote.data.faults import FetchError
 from launch.remote.data.output_files import OutputFile, local_files
 from launch.remote.data.requests import BODY_BYTES, Web
@@ -263,7 +263,7 @@ class _Target:
         """The same of what this upload has sent."""
         self._away = ""
         """Why nothing more is sent: storage stayed busy or silent, and each file would wait as long again."""
-        root = f"https://{address.netloc}/{container}"
+        self._url = root = f"https://{address.netloc}/{container}"
         self._blobs = Blobs(
             {"name": "", "kind": "folder", "service": "blob", "url": root, "auth": "identity"},
             "",
@@ -274,6 +274,7 @@ class _Target:
     def look(self) -> None:
         """Read what is there. Raise :class:`FetchError`."""
         self.known, marker = {}, ""
+        markers: set[str] = set()
         while True:
             query = f"restype=container&comp=list&prefix={quote(self.folder, safe='')}"
             if marker:
@@ -286,7 +287,7 @@ class _Target:
                     text = unquote(text)
                 length, digest = (blob.findtext(f"Properties/{key}") or "" for key in _KEYS)
                 self.known[text] = (int(length or 0), digest)
-            marker = page.findtext("NextMarker") or ""
+            marker = next_marker(page, markers, self._url)
             if not marker:
                 return
 
