@@ -27,6 +27,8 @@ _TOKEN, _INSTANCE = "/metadata/identity/oauth2/token", "/metadata/instance"
 _AT_ONCE = 32
 _REQUEST_BYTES = 8192
 _LIMIT_S = 10.0
+_REQUEST_S = 2.0
+"""Time for a whole request, and for an answer: each holds one of the places of :data:`_AT_ONCE`."""
 
 
 def is_allowed(method: str, target: str) -> bool:
@@ -98,26 +100,34 @@ class Door:
                 number, _ = self._listener._accept()  # type: ignore[attr-defined]  # of every socket in C
             except OSError:  # nobody came
                 continue
+            link = _socket.socket(fileno=number)
+            if not self._is_user(link):
+                link.close()
+                continue
             child = os.fork()
             if not child:
                 try:
-                    self._answer(_socket.socket(fileno=number))
+                    self._answer(link)
                 finally:
                     os._exit(0)
-            os.close(number)
+            link.close()
             self._children.append(child)
 
-    def _answer(self, link: _socket.socket) -> None:
-        link.settimeout(_LIMIT_S)
+    def _is_user(self, link: _socket.socket) -> bool:
         peer = link.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
+        return int.from_bytes(peer[4:8], sys.byteorder) in self.users
+
+    def _answer(self, link: _socket.socket) -> None:
+        until = time.monotonic() + _REQUEST_S
         request = b""
         while b"\r\n\r\n" not in request and len(request) < _REQUEST_BYTES:
+            link.settimeout(max(until - time.monotonic(), 0.001))
             piece = link.recv(4096)
             if not piece:
                 return
             request += piece
         method, target, *_ = [*request.split(b"\r\n")[0].decode("latin-1").split(" "), "", ""]
-        if int.from_bytes(peer[4:8], sys.byteorder) not in self.users or not is_allowed(method, target):
+        if not is_allowed(method, target):
             status, body = 403, b"the node's agent does not pass this on"
         else:
             try:
@@ -125,4 +135,5 @@ class Door:
             except (OSError, ValueError) as error:
                 status, body = 504, str(error).encode()
         head = f"HTTP/1.1 {status} -\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        link.settimeout(_REQUEST_S)
         link.sendall(head.encode() + body)

@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -91,8 +92,12 @@ def test_another_user_of_the_node_gets_nothing(tmp_path: Path, service: Metadata
     made.users = (4_000_000,)
     thread = threading.Thread(target=made.serve, args=(1.0,))
     thread.start()
-    with pytest.raises(OSError, match="HTTP 403"):
-        identity_token(STORAGE, f"unix:{tmp_path / 'metadata'}")
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.settimeout(5)
+        silent.connect(str(tmp_path / "metadata"))
+        assert silent.recv(1) == b""  # before anything is read
+        with pytest.raises(OSError):
+            identity_token(STORAGE, f"unix:{tmp_path / 'metadata'}")
     thread.join()
     made.close()
     assert service.asked == []
@@ -102,3 +107,28 @@ def test_one_that_says_nothing_holds_nobody_up(door: str) -> None:
     with socket.socket(socket.AF_UNIX) as silent:
         silent.connect(door.removeprefix("unix:"))
         assert identity_token(STORAGE, door) is not None
+
+
+def test_many_that_send_their_requests_slowly_end_in_time(door: str) -> None:
+    ended = threading.Event()
+    slow = [socket.socket(socket.AF_UNIX) for _ in range(33)]
+
+    def send() -> None:
+        while not ended.wait(0.3):
+            for one in slow:
+                with suppress(OSError):
+                    one.send(b"x")
+
+    thread = threading.Thread(target=send)
+    try:
+        for one in slow:
+            one.setblocking(False)
+            with suppress(BlockingIOError):  # the queue is full
+                one.connect(door.removeprefix("unix:"))
+        thread.start()
+        assert identity_token(STORAGE, door) is not None
+    finally:
+        ended.set()
+        thread.join()
+        for one in slow:
+            one.close()
