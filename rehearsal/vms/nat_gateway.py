@@ -28,8 +28,9 @@ __all__ = ["DNS_IP", "filter_text", "own_addresses", "set_filter", "start_nat_ga
 DNS_IP = "168.63.129.16"
 """Azure's DNS in every virtual network (learn.microsoft.com, "What is IP address 168.63.129.16")."""
 
-_HOST_ONLY = ("169.254.0.0/16", DNS_IP)
-"""Where a VM's own platform answers it alone: metadata and tokens of its identity, its agent's settings."""
+_HOST_ONLY = ("169.254.0.0/16", "192.0.0.0/24", DNS_IP)
+"""Where a VM's own platform answers it alone: metadata and tokens of its identity, its agent's settings. Some
+clouds have theirs in the addresses of IETF protocols (RFC 6890), such as 192.0.0.192."""
 _NOWHERE = ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16")
 """What Azure drops outside of a virtual network (learn.microsoft.com, "Virtual network traffic routing",
 default routes)."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.rehearsal.node_lab import NETWORK, Lab, in_namespace, lab
 
 WORLD = "192.0.2.7"
-HOST_ONLY = ("169.254.169.254", "169.254.7.7", "168.63.129.16")
+HOST_ONLY = ("169.254.169.254", "169.254.7.7", "192.0.0.192", "168.63.129.16")
 _PORT = 8080
 _ASK = """\
 import socket, sys
