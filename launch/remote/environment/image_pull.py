@@ -139,7 +139,7 @@ def _take_kept(kept: str, wanted: Mapping[str, Blob], report: Report) -> dict[st
 
     def take(path: str, blob: Blob) -> bool:
         source = os.path.join(kept, _hex(blob))
-        if digest_of(os.fsencode(source)) == _hex(blob):
+        if digest_of(os.fsencode(source), blob.bytes) == _hex(blob):
             with contextlib.suppress(OSError):  # gone in between, or on another file system
                 os.link(source, path)
                 return True

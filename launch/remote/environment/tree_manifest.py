@@ -35,11 +35,12 @@ def manifest_of(folder: str) -> bytes:
             files.append((path, entry.path, found))
     # Digests are most of the work, and made without the interpreter's lock.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        digests = list(pool.map(digest_of, [full for _, full, _ in files], chunksize=64))
+        paths, sizes = [full for _, full, _ in files], [found.st_size for _, _, found in files]
+        digests = list(pool.map(digest_of, paths, sizes, chunksize=64))
     entries: list[list[object]] = []
     for (path, full, found), digest in zip(files, digests):  # noqa: B905  (Python 3.8)
         if digest is None:
-            raise OSError(f"{os.fsdecode(full)} cannot be read")
+            raise OSError(f"{os.fsdecode(full)} cannot be read, or changed meanwhile")
         entries.append(
             ["f", os.fsdecode(path), digest, found.st_size, int(bool(found.st_mode & stat.S_IXUSR))]
         )

@@ -48,14 +48,14 @@ class Pushed:
             raise Unfit(_MISSING.format(snapshot=snapshot)) from error
         if sha256(text).hexdigest()[:_ID_DIGITS] != os.path.basename(folder):
             raise self.changed("the manifest")
-        self.files: dict[str, tuple[str, bool]] = {}
-        """Digest of each file, and whether it is executable."""
+        self.files: dict[str, tuple[str, int, bool]] = {}
+        """Digest and size in bytes of each file, and whether it is executable."""
         self.links: dict[str, str] = {}
         self.folders = {""}
         for kind, name, *more in json.loads(text):
             path = "/" + _native(name)
             if kind == "f":
-                self.files[path] = (more[0], bool(more[2]))
+                self.files[path] = (more[0], more[1], bool(more[2]))
             elif kind == "l":
                 self.links[path] = _native(more[0])
             inside = path if kind == "d" else os.path.dirname(path)
@@ -88,10 +88,15 @@ class Pushed:
         except PermissionError as error:
             raise self.changed(path) from error
 
-    def check_entry(self, path: str, mode: int, target: str) -> None:
-        """Raise Unfit where an entry's kind, executable bit or ``target``, if it is a link, is another."""
+    def check_entry(self, path: str, found: os.stat_result, target: str) -> None:
+        """Raise Unfit where an entry's kind, size, executable bit or ``target``, if it is a link, is another.
+
+        ``found`` is its lstat result.
+        """
+        mode = found.st_mode
         if stat.S_ISREG(mode):
-            is_same = path in self.files and bool(mode & stat.S_IXUSR) == self.files[path][1]
+            what = (found.st_size, bool(mode & stat.S_IXUSR))
+            is_same = path in self.files and what == self.files[path][1:]
         elif stat.S_ISLNK(mode):
             is_same = self.links.get(path) == target
         else:
@@ -101,15 +106,15 @@ class Pushed:
 
     def check_content(self, path: str, fd: int) -> Iterator[None]:
         """Read a file; yield after each piece. Raise Unfit where its content is another, and OSError."""
-        digest, place = sha256(), 0
-        while True:
-            data = os.pread(fd, _PIECE, place)
+        (pushed, size, _), digest, place = self.files[path], sha256(), 0
+        while place <= size:  # a file that a job makes longer meanwhile is not read to its end
+            data = os.pread(fd, min(_PIECE, size + 1 - place), place)
             if not data:
                 break
             digest.update(data)
             place += len(data)
             yield
-        if digest.hexdigest() != self.files[path][0]:
+        if digest.hexdigest() != pushed:
             raise self.changed(path)
 
     def check_whole(self, paths: set[str]) -> None:
@@ -136,8 +141,9 @@ def check(snapshot: str, keep_alive: Callable[[int], object]) -> None:
         if found.st_mode & _WRITABLE:
             os.chmod(pushed.folder + inside, stat.S_IMODE(found.st_mode) & ~_WRITABLE)
         for entry in pushed.entries(inside):
-            path, mode = f"{inside}/{entry.name}", entry.stat(follow_symlinks=False).st_mode
-            pushed.check_entry(path, mode, os.readlink(entry.path) if stat.S_ISLNK(mode) else "")
+            path, found = f"{inside}/{entry.name}", entry.stat(follow_symlinks=False)
+            mode = found.st_mode
+            pushed.check_entry(path, found, os.readlink(entry.path) if stat.S_ISLNK(mode) else "")
             paths.add(path)
             if stat.S_ISDIR(mode):
                 folders.append(path)

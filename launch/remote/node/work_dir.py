@@ -69,7 +69,7 @@ class _Tree:
                 if path not in pushed.paths:
                     continue
                 is_link = stat.S_ISLNK(found.st_mode)
-                pushed.check_entry(path, found.st_mode, os.readlink(entry.path) if is_link else "")
+                pushed.check_entry(path, found, os.readlink(entry.path) if is_link else "")
                 kinds = self.folders if stat.S_ISDIR(found.st_mode) else self.files
                 (self.links if is_link else kinds).append((path, found))
         pushed.check_whole({path for path, _ in (*self.folders, *self.files, *self.links)})

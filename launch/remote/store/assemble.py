@@ -52,8 +52,8 @@ class Builder:
             os.mkdir(os.path.join(self._tree, folder))
         found = self.store.candidates(sha for sha, _ in self.manifest.blobs)
         lacking = []
-        for number, (sha, _) in enumerate(self.manifest.blobs):
-            if not self._reuse(found.get(sha, ()), sha):
+        for number, (sha, size) in enumerate(self.manifest.blobs):
+            if not self._reuse(found.get(sha, ()), sha, size):
                 lacking.append(number)
                 self._missing.add(sha)
         self._check_disk(sum(self.manifest.blobs[number][1] for number in lacking))
@@ -67,27 +67,27 @@ class Builder:
             what = f"{messages.size(size)} are needed, {messages.size(free)} are free"
             raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {what}", self.store.folder)
 
-    def _reuse(self, files: Collection[StoredFile], sha: str) -> bool:
+    def _reuse(self, files: Collection[StoredFile], sha: str, size: int) -> bool:
         """Make the first file of this content from a stored one; return whether one has it."""
         place = self.manifest.places[sha][0]
         new = os.path.join(self._tree, place[0])
         for file in files:
             if self._sharing.share(file, *place):
-                if digest_of(new) == sha:
+                if digest_of(new, size) == sha:
                     return True
                 os.unlink(new)
-            elif self._copy(file.path, sha):
+            elif self._copy(file.path, sha, size):
                 return True
         return False
 
-    def _copy(self, source: bytes, sha: str) -> bool:
+    def _copy(self, source: bytes, sha: str, size: int) -> bool:
         path, executable = self.manifest.places[sha][0]
-        if digest_of(source) != sha:
+        if digest_of(source, size) != sha:
             return False
         digest = hashlib.sha256()
         out = self._sharing.create(path, executable)
         try:
-            for data in contents_of(source, digest):
+            for data in contents_of(source, size, digest):
                 write_all(out, data)
         finally:
             os.close(out)

@@ -130,9 +130,9 @@ class Store:
             return False
         base = os.fsencode(self.path(manifest.id))
         try:
-            for path, sha, _, executable in manifest.files:
+            for path, sha, size, executable in manifest.files:
                 full = os.path.join(base, path)
-                if digest_of(full) != sha or bool(os.stat(full).st_mode & 0o100) != executable:
+                if digest_of(full, size) != sha or bool(os.stat(full).st_mode & 0o100) != executable:
                     return False
             if any(os.readlink(os.path.join(base, path)) != target for path, target in manifest.links):
                 return False
@@ -179,8 +179,8 @@ class Store:
         found = self.candidates(sha for sha, _ in manifest.blobs)
         return [
             number
-            for number, (sha, _) in enumerate(manifest.blobs)
-            if not any(digest_of(file.path) == sha for file in found.get(sha, ()))
+            for number, (sha, size) in enumerate(manifest.blobs)
+            if not any(digest_of(file.path, size) == sha for file in found.get(sha, ()))
         ]
 
     def contents(self, manifest: Manifest, order: Iterable[int]) -> Iterator[bytes]:
@@ -192,11 +192,12 @@ class Store:
         pieces: list[bytes] = []
         gathered = 0
         for number in order:
-            sha, left = manifest.blobs[number]
+            sha, size = manifest.blobs[number]
+            left = size
             path = manifest.places[sha][0][0]
             digest = sha256()
             try:
-                for data in contents_of(os.path.join(base, path), digest):
+                for data in contents_of(os.path.join(base, path), size, digest):
                     left -= len(data)
                     if left < 0:
                         break

@@ -12,6 +12,7 @@ content is read and compared by digest before a new snapshot has it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import stat
@@ -43,25 +44,34 @@ class StoredFile(NamedTuple):
         return stat.S_ISREG(mode) and not mode & _WRITABLE
 
 
-def contents_of(path: bytes, digest: Any) -> Iterator[bytes]:
-    """Yield a stored file's content in pieces, and update ``digest`` by it. Raise OSError, for a link too."""
+def contents_of(path: bytes, size: int, digest: Any) -> Iterator[bytes]:
+    """Yield a stored file's content in pieces, and update ``digest`` by it. Raise OSError for what is no
+    regular file of ``size`` bytes: a job can make a sparse file of any size. One that grows meanwhile is read
+    one byte beyond ``size`` at most."""
     # A pipe in the file's place would hold up whoever opens it to read.
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        for data in iter(lambda: os.read(fd, CHUNK), b""):
+        found, left = os.fstat(fd), size
+        if not stat.S_ISREG(found.st_mode) or found.st_size != size:
+            raise OSError(errno.EINVAL, f"is no regular file of {size} bytes", path)
+        while left >= 0:
+            data = os.read(fd, min(CHUNK, left + 1))
+            if not data:
+                break
             digest.update(data)
+            left -= len(data)
             yield data
     finally:
         os.close(fd)
 
 
-def digest_of(path: bytes) -> str | None:
-    """Return the SHA-256 of a file's content; ``None`` when the file cannot be read."""
+def digest_of(path: bytes, size: int) -> str | None:
+    """Return the SHA-256 of a file's content; ``None`` when it cannot be read or has not ``size`` bytes."""
     from hashlib import sha256  # loads OpenSSL: a launch checks only which snapshots are here
 
     digest = sha256()
     try:
-        for _ in contents_of(path, digest):
+        for _ in contents_of(path, size, digest):
             pass
     except OSError:
         return None
@@ -92,7 +102,7 @@ class Sharing:
 
     def _clone(self, stored: StoredFile, path: bytes, executable: bool) -> bool:
         try:
-            source = os.open(stored.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            source = os.open(stored.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             with open(source, "rb"), os.fdopen(self.create(path, executable), "wb") as target:
                 fcntl.ioctl(target, FICLONE, source)
         except OSError:

@@ -41,6 +41,10 @@ def one_byte_of_a_large_file(code: Path) -> None:
         file.write(bytes([byte ^ 1]))
 
 
+def made_large_and_sparse(code: Path) -> None:
+    os.truncate(code / "train.py", 2 << 40)
+
+
 def executable(code: Path) -> None:
     (code / "train.py").chmod(0o755)
 
@@ -93,6 +97,7 @@ CHANGES = pytest.mark.parametrize(
     [
         (rewritten_code, "train.py"),
         (one_byte_of_a_large_file, "pkg/deep/data.bin"),
+        (made_large_and_sparse, "train.py"),
         (executable, "train.py"),
         (a_link_in_its_place, "train.py"),
         (a_pipe_in_its_place, "train.py"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from launch.remote.base.files import FICLONE
-from launch.remote.store.stored_file import Sharing, StoredFile, digest_of
+from launch.remote.store.stored_file import CHUNK, Sharing, StoredFile, contents_of, digest_of
+
+SIZE = len(b"content")
 
 
 @pytest.fixture
@@ -101,7 +104,7 @@ def test_a_file_that_is_to_be_executable_is_not_linked_to_one_that_is_not(
 def test_a_file_that_is_gone_is_not_shared(source: Path, new: int, tmp_path: Path) -> None:
     file = stored(source)
     source.unlink()
-    assert digest_of(file.path) is None
+    assert digest_of(file.path, SIZE) is None
     assert not Sharing(new).share(file, b"file", executable=False)
     assert list((tmp_path / "new").iterdir()) == []
 
@@ -134,7 +137,25 @@ def test_only_a_regular_file_that_nobody_may_write_to_is_shared(
 @pytest.mark.parametrize("change", [a_link, a_pipe], ids=["a link", "a pipe"])
 @pytest.mark.timeout(30)
 def test_a_link_or_a_pipe_has_another_digest(source: Path, change: Callable[[Path], None]) -> None:
-    digest = digest_of(os.fsencode(source))
+    digest = digest_of(os.fsencode(source), SIZE)
     assert digest is not None
     change(source)
-    assert digest_of(os.fsencode(source)) != digest
+    assert digest_of(os.fsencode(source), SIZE) != digest
+
+
+@pytest.mark.parametrize("size", [0, SIZE - 1, SIZE + 1, 2 << 40])
+@pytest.mark.timeout(30)
+def test_a_file_of_another_size_is_not_read(source: Path, size: int) -> None:
+    source.chmod(0o644)
+    os.truncate(source, size)
+    assert digest_of(os.fsencode(source), SIZE) is None
+
+
+@pytest.mark.timeout(30)
+def test_a_file_that_becomes_large_while_it_is_read_is_read_to_its_pushed_size(source: Path) -> None:
+    source.chmod(0o644)
+    source.write_bytes(bytes(2 * CHUNK))
+    pieces = contents_of(os.fsencode(source), 2 * CHUNK, hashlib.sha256())
+    read = len(next(pieces))
+    os.truncate(source, 2 << 40)
+    assert read + sum(map(len, pieces)) == 2 * CHUNK + 1
