@@ -24,7 +24,8 @@ AUDIENCES = (
 )
 """Services whose tokens are passed on; a test compares them with those that the node code requests."""
 _TOKEN, _INSTANCE = "/metadata/identity/oauth2/token", "/metadata/instance"
-_AT_ONCE = 32
+_AT_ONCE, _WAITING = 32, 1024
+"""Requests that are answered at a time, and that wait: one more is refused at once, man 2 connect."""
 _REQUEST_BYTES = 8192
 _LIMIT_S = 10.0
 _REQUEST_S = 2.0
@@ -64,7 +65,7 @@ class Door:
         self._listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
         self._listener.bind(path)
         os.chmod(path, 0o666)  # noqa: S103  who may ask is decided by the kernel's word on who does
-        self._listener.listen(_AT_ONCE)
+        self._listener.listen(_WAITING)
 
     def close(self) -> None:
         """Answer no more; what is being answered goes on."""
