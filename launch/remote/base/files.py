@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import time
 
 __all__ = [
     "FICLONE",
+    "MANIFEST_BYTES",
     "append",
     "expand_home",
     "file_in_memory",
@@ -30,6 +32,8 @@ __all__ = [
 
 FICLONE = 0x40049409
 """ioctl by which a file shares all blocks of another, where the file system can: man 2 ioctl_ficlone."""
+MANIFEST_BYTES = 64 << 20
+"""Size of the largest manifest of a stored folder, of some 500,000 files."""
 UNWRITABLE = "{folder} cannot be written: {why}"
 _PROBE_BYTES = 64 << 10
 _TEMPORARY = ".new-{}."
@@ -37,6 +41,8 @@ _FORMAT, _REGULAR = 0o170000, 0o100000
 """As in the module stat, which ranks' runners do without."""
 _FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 """Flags to open a file that must not exist yet, not even as a link."""
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""Flags to open a file that may be anything: no link's target is opened, no pipe's writer awaited."""
 
 
 def expand_home(path: str) -> str:
@@ -133,6 +139,22 @@ def write_all(fd: int, data: bytes | memoryview) -> None:
         rest = rest[os.write(fd, rest) :]
 
 
+def read_regular(path: str, most: int) -> bytes:
+    """Return the content of a regular file of at most ``most`` bytes. Raise OSError for anything else: a
+    pipe in its place would hold up the reader, a link may lead to a device without an end."""
+    fd = os.open(path, _READ)
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "is no regular file", path)
+        if found.st_size > most:
+            raise OSError(errno.EFBIG, f"has {found.st_size} bytes, at most {most} are read", path)
+        with open(fd, "rb", closefd=False) as file:
+            return file.read(most)
+    finally:
+        os.close(fd)
+
+
 def append(fd: int, data: bytes) -> tuple[int, str]:
     """Append to a log; return the number of bytes that a full disk could not take, and why."""
     try:
@@ -208,15 +230,23 @@ def keep_name(path: str) -> None:
 def hold(folder: str) -> int:
     """Return a descriptor that keeps a stored folder from being removed until it is closed.
 
-    Raise FileNotFoundError where the folder, or the manifest beside it that makes it count, is not there.
+    Raise FileNotFoundError where the folder, or the regular file beside it that makes it count, is not there.
     """
     manifest = folder + ".manifest"
-    fd = os.open(manifest, os.O_RDONLY | os.O_CLOEXEC)
+    missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH)
-        if os.path.samestat(os.fstat(fd), os.stat(manifest)) and os.path.isdir(folder):
-            return fd
+        fd = os.open(manifest, _READ)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP):
+            raise missing from error
+        raise
+    try:
+        found = os.fstat(fd)
+        if stat.S_ISREG(found.st_mode):
+            fcntl.flock(fd, fcntl.LOCK_SH)
+            if os.path.samestat(found, os.lstat(manifest)) and os.path.isdir(folder):
+                return fd
     except FileNotFoundError:  # removed while this waited for the lock
         pass
     os.close(fd)
-    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
+    raise missing

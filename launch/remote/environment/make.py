@@ -34,9 +34,10 @@ from launch.remote.environment.tree_manifest import manifest_of
 from launch.remote.environment.usage import REQUEST_DIGITS, clear, clear_debris, keep_downloads
 from launch.remote.store.locks import locked
 from launch.remote.store.long_call import serve_call
+from launch.remote.store.manifest import Manifest
 from launch.remote.store.push_messages import PushHeader
 from launch.remote.store.spread import distribute
-from launch.remote.store.store import ENVIRONMENTS, Manifest, Store
+from launch.remote.store.store import ENVIRONMENTS, Store
 from launch.remote.store.tree_node import Call, Up, own_modules
 
 __all__ = ["KINDS", "serve"]
@@ -164,7 +165,9 @@ def _spread(
         store.touch(name)
         store.confirm(name, code, ())
         return dict.fromkeys(names)
-    text = store.text(name)
+    manifest = store.manifest(name)
+    if manifest is None:
+        raise Failed(f"a job changed the manifest of environment {name} on {head}: fab environment.rm {name}")
     more = len(nodes) - 1
     what = f"spreading the environment to {more} more node{'s' * (more > 1)}"
     report(what)
@@ -179,5 +182,5 @@ def _spread(
         "head": head,
         "nodes": nodes,
     }
-    call = Call(header, zlib.compress(text, 1), code, source)
-    return distribute(store, Manifest(text, name), call, up, partial(report, what))
+    call = Call(header, zlib.compress(manifest.text, 1), code, source)
+    return distribute(store, manifest, call, up, partial(report, what))

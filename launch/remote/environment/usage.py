@@ -15,6 +15,7 @@ from launch.remote.base import timing
 from launch.remote.base.processes import IMAGES
 from launch.remote.environment.request import EnvironmentListing, EnvironmentRemoval, StoredEnvironment
 from launch.remote.store.locks import locks_of, try_lock
+from launch.remote.store.manifest import Manifest
 from launch.remote.store.removal import removal_argv, unfinished_jobs
 from launch.remote.store.store import ENVIRONMENTS, Store
 
@@ -35,11 +36,12 @@ def list_environments() -> EnvironmentListing:
     """Return the whole environments of this node."""
     store = Store(kind=ENVIRONMENTS)
     jobs = unfinished_jobs(store.root)
-    return {"environments": [_describe(store, name, jobs) for name in store.known() if store.has(name)]}
+    manifests = [store.manifest(name) for name in store.known()]
+    return {"environments": [_describe(store, one, jobs) for one in manifests if one is not None]}
 
 
-def _describe(store: Store, name: str, jobs: dict[str, str]) -> StoredEnvironment:
-    size = sum(entry[3] for entry in json.loads(store.text(name)) if entry[0] == "f")
+def _describe(store: Store, manifest: Manifest, jobs: dict[str, str]) -> StoredEnvironment:
+    name = manifest.id
     try:
         with open(store.path(name) + ".made", encoding="utf-8") as stream:
             facts = json.load(stream)
@@ -48,7 +50,7 @@ def _describe(store: Store, name: str, jobs: dict[str, str]) -> StoredEnvironmen
     return {
         "id": name,
         "title": facts.get("title", ""),
-        "bytes": size,
+        "bytes": sum(size for _, _, size, _ in manifest.files),
         "used": os.stat(store.path(name) + ".manifest").st_mtime,
         "jobs": [job for job, plan in jobs.items() if name in plan],
         "is_held": store.is_held(name),

@@ -13,7 +13,7 @@ import stat
 import time
 from hashlib import sha256
 
-from launch.remote.base.files import expand_home
+from launch.remote.base.files import MANIFEST_BYTES, expand_home, read_regular
 from launch.remote.node.prepare import Unfit
 
 TYPE_CHECKING = False
@@ -41,11 +41,12 @@ class Pushed:
     def __init__(self, snapshot: str) -> None:
         self.folder = folder = expand_home(snapshot)
         try:
-            with open(folder + ".manifest", "rb") as file:
-                text = file.read()
             os.stat(folder)
+            text = read_regular(folder + ".manifest", MANIFEST_BYTES)
         except FileNotFoundError as error:
             raise Unfit(_MISSING.format(snapshot=snapshot)) from error
+        except OSError as error:
+            raise self.changed("the manifest") from error
         if sha256(text).hexdigest()[:_ID_DIGITS] != os.path.basename(folder):
             raise self.changed("the manifest")
         self.files: dict[str, tuple[str, int, bool]] = {}
@@ -69,7 +70,7 @@ class Pushed:
         again."""
         try:  # noqa: SIM105  contextlib costs each rank its import
             os.unlink(self.folder + ".manifest")
-        except FileNotFoundError:
+        except OSError:  # gone already, or a folder, which does not count either
             pass
         return Unfit(_CHANGED.format(path=path.lstrip("/"), snapshot=os.path.basename(self.folder)))
 

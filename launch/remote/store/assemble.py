@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from launch.remote.base import messages
 from launch.remote.base.files import replace_file, write_all
 from launch.remote.store import unfinished
-from launch.remote.store.store import Manifest, Store
+from launch.remote.store.manifest import Manifest
+from launch.remote.store.store import Store
 from launch.remote.store.stored_file import CHUNK, Sharing, StoredFile, contents_of, digest_of
 
 __all__ = ["Builder", "Share"]
@@ -158,8 +159,10 @@ class Builder:
             self.abort()
             return
         final = self.store.path(self.manifest.id)
-        if os.path.isdir(final) and (self._verify or not self.store.holds(self.manifest)):
+        if os.path.lexists(final) and (self._verify or not self.store.holds(self.manifest)):
             os.rename(final, self.store.aside())  # its folder may be read-only, which no other folder takes
+        if os.path.isdir(final + ".manifest"):  # which no file replaces
+            os.rename(final + ".manifest", self.store.aside())
         replace_file(final + ".manifest", self.manifest.text)
         try:
             os.rename(self._tree, final)

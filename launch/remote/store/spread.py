@@ -27,8 +27,9 @@ from typing import BinaryIO
 
 from launch.remote.base.names import runs
 from launch.remote.store.assemble import Builder, Share
+from launch.remote.store.manifest import Manifest
 from launch.remote.store.push_messages import PushHeader
-from launch.remote.store.store import Manifest, Store
+from launch.remote.store.store import Store
 from launch.remote.store.tls import CHUNK, Line, accept, listen
 from launch.remote.store.tree_node import Branches, Call, Up, make_trees, spans
 
@@ -195,7 +196,7 @@ def main(stdin: BinaryIO, name: str, source: bytes) -> None:
     up = Up(sys.stdout.buffer)
     store = Store()
     if header["op"] == "check":
-        present = store.has(header["id"])
+        present = store.manifest(header["id"]) is not None
         confirmed = store.confirmed(header["id"], name) if present else []
         up.send({"t": "check", "present": present, "confirmed": confirmed})
         if present:

@@ -15,13 +15,16 @@ Contents that a node already has come from its older snapshots: read, checked, a
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
+import stat
 import time
 from collections.abc import Iterable, Iterator
 
-from launch.remote.base.files import replace_file
+from launch.remote.base.files import MANIFEST_BYTES, read_regular, replace_file
+from launch.remote.store.manifest import ID_DIGITS, Manifest
 from launch.remote.store.removal import is_unknown, is_worked_in, remove, unfinished_jobs, unload
 from launch.remote.store.stored_file import StoredFile, contents_of, digest_of
 from launch.remote.store.unfinished import is_abandoned
@@ -31,7 +34,6 @@ __all__ = [
     "ENVIRONMENTS",
     "KEEP",
     "SNAPSHOTS",
-    "Manifest",
     "Store",
     "try_flock",
 ]
@@ -41,60 +43,10 @@ KEEP = 5
 """Number of snapshots kept on a node beside those that a job still uses."""
 _KEPT = {SNAPSHOTS: KEEP, ENVIRONMENTS: 3}
 
-_ID_DIGITS = 16
 _ABANDONED_S = 86400.0
 _PIECE = 256 * 1024
 _PARTS = ("", ".manifest", ".made")
 """Suffixes of what is removed with a snapshot."""
-
-
-class Manifest:
-    """Contents of a snapshot, read from its JSON text."""
-
-    def __init__(self, text: bytes, name: str = "") -> None:
-        """``name`` is the id where that is not the hash of the text."""
-        from hashlib import sha256  # loads OpenSSL: a launch checks only which snapshots are here
-
-        self.text = text
-        self.id = name or sha256(text).hexdigest()[:_ID_DIGITS]
-        self.files: list[tuple[bytes, str, int, bool]] = []
-        self.links: list[tuple[bytes, bytes]] = []
-        self.empty: list[bytes] = []
-        self.blobs: list[tuple[str, int]] = []
-        self.places: dict[str, list[tuple[bytes, bool]]] = {}
-        for entry in json.loads(text):
-            path = _safe(entry[1])
-            if entry[0] == "l":
-                self.links.append((path, entry[2].encode("utf-8", "surrogateescape")))
-                continue
-            if entry[0] == "d":
-                self.empty.append(path)
-                continue
-            _, _, sha, size, executable = entry
-            self.files.append((path, sha, size, bool(executable)))
-            if sha not in self.places:
-                self.places[sha] = []
-                if size:
-                    self.blobs.append((sha, size))
-            self.places[sha].append((path, bool(executable)))
-
-    def folders(self) -> list[bytes]:
-        """Return every folder that must exist, parents first."""
-        wanted: set[bytes] = set()
-        inside = [entry[0] for entry in self.files] + [link[0] for link in self.links]
-        for path in [*map(os.path.dirname, inside), *self.empty]:
-            folder = path
-            while folder and folder not in wanted:
-                wanted.add(folder)
-                folder = os.path.dirname(folder)
-        return sorted(wanted)
-
-
-def _safe(path: str) -> bytes:
-    parts = path.split("/")
-    if ".." in parts or "" in parts or "." in parts:
-        raise ValueError(f"the manifest names a path outside the snapshot: {path!r}")
-    return path.encode("utf-8", "surrogateescape")
 
 
 class Store:
@@ -112,17 +64,35 @@ class Store:
         return os.path.join(self.folder, snapshot)
 
     def has(self, snapshot: str) -> bool:
-        """Return whether a snapshot exists as a whole; a folder without a manifest may be half of one."""
-        return os.path.isdir(self.path(snapshot)) and os.path.isfile(self.path(snapshot) + ".manifest")
+        """Return whether a snapshot exists as a whole; a folder without a manifest may be half of one.
+
+        The manifest is not read: :meth:`manifest` does."""
+        try:
+            found = os.lstat(self.path(snapshot) + ".manifest")
+        except OSError:
+            return False
+        is_manifest = stat.S_ISREG(found.st_mode) and found.st_size <= MANIFEST_BYTES
+        return is_manifest and os.path.isdir(self.path(snapshot))
 
     def holds(self, manifest: Manifest) -> bool:
         """Return whether the snapshot exists, made of this manifest."""
-        return self.has(manifest.id) and self.text(manifest.id) == manifest.text
+        try:
+            return self.has(manifest.id) and self.text(manifest.id) == manifest.text
+        except OSError:
+            return False
 
     def text(self, snapshot: str) -> bytes:
-        """Return the text of a snapshot's manifest. Raise OSError."""
-        with open(self.path(snapshot) + ".manifest", "rb") as stream:
-            return stream.read()
+        """Return the text of a snapshot's manifest. Raise OSError, also for what is no regular file."""
+        return read_regular(self.path(snapshot) + ".manifest", MANIFEST_BYTES)
+
+    def manifest(self, snapshot: str) -> Manifest | None:
+        """Return the manifest of a whole snapshot; None where what bears its name is none: a job can write
+        anything there."""
+        try:
+            found = Manifest(self.text(snapshot), "" if self.kind == SNAPSHOTS else snapshot)
+        except (OSError, ValueError):
+            return None
+        return found if found.id == snapshot and self.has(snapshot) else None
 
     def intact(self, manifest: Manifest) -> bool:
         """Return whether a snapshot exists and nothing has changed or was added since the push; read it."""
@@ -145,9 +115,9 @@ class Store:
         """Return the ids of the whole snapshots, the most recently pushed first."""
         found = []
         for name in os.listdir(self.folder):
-            if len(name) >= _ID_DIGITS and "." not in name:
+            if len(name) >= ID_DIGITS and "." not in name and self.has(name):
                 try:
-                    found.append((os.stat(self.path(name) + ".manifest").st_mtime_ns, name))
+                    found.append((os.lstat(self.path(name) + ".manifest").st_mtime_ns, name))
                 except OSError:
                     continue
         return [name for _, name in sorted(found, reverse=True)]
@@ -162,15 +132,11 @@ class Store:
         missing = set(wanted)
         found: dict[str, list[StoredFile]] = {}
         for name in self.known():
-            try:
-                entries = [entry for entry in json.loads(self.text(name)) if entry[0] == "f"]
-            except (OSError, ValueError):
-                continue
+            manifest = self.manifest(name)
             base = os.fsencode(self.path(name))
-            for _, path, sha, _, executable in entries:
+            for path, sha, _, executable in manifest.files if manifest is not None else ():
                 if sha in missing:
-                    file = StoredFile(os.path.join(base, _safe(path)), bool(executable))
-                    found.setdefault(sha, []).append(file)
+                    found.setdefault(sha, []).append(StoredFile(os.path.join(base, path), executable))
         return found
 
     def lacking(self, manifest: Manifest) -> list[int]:
@@ -224,10 +190,9 @@ class Store:
     def confirmed(self, snapshot: str, code: str) -> list[str]:
         """Return the nodes that reported to this head to hold the snapshot and the modules ``code``."""
         try:
-            with open(self.path(snapshot) + ".nodes", encoding="utf-8") as stream:
-                known = json.load(stream)
-            return list(known["nodes"]) if known["code"] == code else []
-        except (OSError, ValueError, KeyError, TypeError):
+            known = json.loads(read_regular(self.path(snapshot) + ".nodes", MANIFEST_BYTES))
+            return [str(node) for node in known["nodes"]] if known["code"] == code else []
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return []
 
     def forget(self, snapshots: Iterable[str]) -> None:
@@ -238,7 +203,8 @@ class Store:
 
     def confirm(self, snapshot: str, code: str, nodes: Iterable[str]) -> None:
         """Add nodes to :meth:`confirmed`."""
-        with open(os.path.join(self.folder, ".lock"), "w") as lock:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC  # of a pipe, O_RDWR waits for nobody
+        with open(os.open(os.path.join(self.folder, ".lock"), flags, 0o600), "wb", buffering=0) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             both = sorted(set(self.confirmed(snapshot, code)).union(nodes))
             confirmed = {"code": code, "nodes": both}
@@ -246,8 +212,9 @@ class Store:
 
     def owe(self, snapshot: str, head: str) -> None:
         """Write a note that ``head`` relies on this node to hold the snapshot."""
-        with contextlib.suppress(OSError), open(self._note(snapshot, head), "wb"):
-            pass
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with contextlib.suppress(OSError):
+            os.close(os.open(self._note(snapshot, head), flags, 0o600))
 
     def _note(self, snapshot: str, head: str) -> str:
         return f"{self.path(snapshot)}.of-{head}"
@@ -320,9 +287,10 @@ class Store:
         """Keep a snapshot from being held; yield False where a process holds it already."""
         try:
             # NFS locks exclusively what is open for writing alone (man 2 flock).
-            manifest = os.open(self.path(snapshot) + ".manifest", os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            yield True
+            flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            manifest = os.open(self.path(snapshot) + ".manifest", flags)
+        except OSError as error:  # a job may have made it unwritable, while another holds it
+            yield error.errno == errno.ENOENT
             return
         with try_flock(manifest) as is_unused:
             yield is_unused

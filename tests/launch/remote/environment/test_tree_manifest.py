@@ -6,7 +6,8 @@ from pathlib import Path
 
 from launch.remote.environment.tree_manifest import manifest_of
 from launch.remote.store.assemble import Builder
-from launch.remote.store.store import ENVIRONMENTS, Manifest, Store
+from launch.remote.store.manifest import Manifest
+from launch.remote.store.store import ENVIRONMENTS, Store
 
 
 def test_empty_folders_are_kept_since_containers_mount_there(tmp_path: Path) -> None:

@@ -38,7 +38,8 @@ def _run(argv: list[str], **_: object) -> None:
 BUILD = """
 import os, sys
 from launch.remote.store.assemble import Builder
-from launch.remote.store.store import Manifest, Store
+from launch.remote.store.manifest import Manifest
+from launch.remote.store.store import Store
 Builder(Store(sys.argv[1]), Manifest(b"[]"), False, False)
 print("begun", flush=True)
 sys.stdin.read()
