@@ -37,8 +37,6 @@ MANIFEST_BYTES = 64 << 20
 UNWRITABLE = "{folder} cannot be written: {why}"
 _PROBE_BYTES = 64 << 10
 _TEMPORARY = ".new-{}."
-_FORMAT, _REGULAR = 0o170000, 0o100000
-"""As in the module stat, which ranks' runners do without."""
 _FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 """Flags to open a file that must not exist yet, not even as a link."""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -101,10 +99,10 @@ def unwritable(*folders: str) -> list[str]:
 def read_regular(path: str, most: int = 64 << 20) -> bytes:
     """Return the bytes of a regular file. Raise OSError, also for a link, a pipe, a folder, and more than
     ``most`` bytes: a job can put anything in the place of its records."""
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    fd = os.open(path, _READ)
     try:
         found = os.fstat(fd)
-        if found.st_mode & _FORMAT != _REGULAR or found.st_size > most:
+        if not stat.S_ISREG(found.st_mode) or found.st_size > most:
             raise OSError(errno.EINVAL, "is not a record's file", path)
         data = b""
         while len(data) < found.st_size:
@@ -137,22 +135,6 @@ def write_all(fd: int, data: bytes | memoryview) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(fd, rest) :]
-
-
-def read_regular(path: str, most: int) -> bytes:
-    """Return the content of a regular file of at most ``most`` bytes. Raise OSError for anything else: a
-    pipe in its place would hold up the reader, a link may lead to a device without an end."""
-    fd = os.open(path, _READ)
-    try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "is no regular file", path)
-        if found.st_size > most:
-            raise OSError(errno.EFBIG, f"has {found.st_size} bytes, at most {most} are read", path)
-        with open(fd, "rb", closefd=False) as file:
-            return file.read(most)
-    finally:
-        os.close(fd)
 
 
 def append(fd: int, data: bytes) -> tuple[int, str]:
