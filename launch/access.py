@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,9 +19,9 @@ from launch.credentials import home_folders, known_credentials
 from launch.errors import InputError, RetryError
 
 __all__ = [
-    "MOST_VISITS",
     "Access",
     "Scope",
+    "count_visit",
     "is_within",
     "is_work_tree",
     "open_resolved",
@@ -28,7 +29,7 @@ __all__ = [
     "repository_of",
 ]
 
-MOST_VISITS = 8
+_MOST_VISITS = 8
 """Ways by which links may reach one folder of data: with two links a level their number doubles."""
 
 
@@ -141,6 +142,15 @@ def is_within(path: Path, folders: Iterable[Path]) -> bool:
     (True, False)
     """
     return any(path.is_relative_to(folder) for folder in folders)
+
+
+def count_visit(visits: Counter[tuple[int, int]], folder: tuple[int, int], key: str, path: str) -> None:
+    """Count one more way to a folder of data, by device and inode. Raise :class:`~launch.errors.InputError`
+    naming ``path`` where links lead there too often: its content would be sent as often."""
+    visits[folder] += 1
+    if visits[folder] > _MOST_VISITS:
+        problem = f"is reached by more than {_MOST_VISITS} ways of links, and would be sent as often"
+        raise InputError(key, path, problem, "remove links to it")
 
 
 def open_resolved(path: str) -> int:

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 
 from launch.client.head_call import call_head
 from launch.client.rpc import ask
-from launch.code.push import FANOUT, Address
+from launch.code.push import FANOUT, Address, node_results
 from launch.code.push_key import make_credential
-from launch.errors import GiveUpError, InputError, ManyNodesError, NodeUnreachable
+from launch.errors import GiveUpError, InputError, ManyNodesError
 from launch.host import Host
 from launch.nodeset import fold
 from launch.remote.base import timing
@@ -163,15 +163,10 @@ def make_environment(
     if answer["t"] == "failed":
         lines = "".join(f"\n  {line}" for line in answer["lines"])
         raise GiveUpError(f"{head.name}: environment {request['title']}: {answer['reason']}{lines}")
-    results = {node.name: _error(node.name, answer["nodes"]) for node in nodes}
+    results = node_results((node.name for node in nodes), answer["nodes"])
     if any(results.values()):
         raise ManyNodesError("spreading the environment", results)
     return Made(answer["environment"], answer["variables"], answer["built"], answer["seconds"])
-
-
-def _error(name: str, reasons: Mapping[str, str | None]) -> Exception | None:
-    reason = reasons.get(name, "the head did not report its result")
-    return None if reason is None else NodeUnreachable(name, reason)
 
 
 def _call(

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from launch.client.head_call import call_head
-from launch.code.push import Address
+from launch.code.push import Address, node_results
 from launch.code.push_key import make_credential
-from launch.errors import GiveUpError, ManyNodesError, NodeUnreachable
+from launch.errors import GiveUpError, ManyNodesError
 from launch.host import Host
 from launch.remote.base import timing
 from launch.remote.base.records import DataRecord
@@ -88,11 +88,8 @@ def stage_data(
         lines = "".join(f"\n  {line}" for line in answer["lines"])
         raise GiveUpError(f"{head.name}: {answer['reason']}{lines}")
     holders = nodes[:1] if request["shared"] else nodes
-    reasons = {
-        node.name: answer["nodes"].get(node.name, "the head did not report its result") for node in holders
-    }
-    if any(reasons.values()):
-        results = {name: reason and NodeUnreachable(name, reason) for name, reason in reasons.items()}
+    results = node_results((node.name for node in holders), answer["nodes"])
+    if any(results.values()):
         raise ManyNodesError("staging data", results)
     urls = {source["name"]: source["url"] for source in request["sources"]}
     if {one["name"] for one in answer["data"]} != urls.keys():

@@ -33,7 +33,7 @@ from launch.remote.reading import Malformed, parse, read
 from launch.remote.store.push_messages import CheckAnswer, OfferAnswer, PushHeader, PushResult
 from launch.remote.store.tree_node import BOOT, MARK
 
-__all__ = ["Address", "PushReport", "push"]
+__all__ = ["Address", "PushReport", "node_results", "push"]
 
 _Answer = TypeVar("_Answer")
 
@@ -123,16 +123,19 @@ def push(
             },
         )
         sent = stream.count
-        results = {name: _error(name, errors) for name in names}
+        results = node_results(names, errors)
     report = PushReport(snapshot.id, len(snapshot.entries), sent, time.monotonic() - started, results)
     if any(results.values()):
         raise ManyNodesError("push", results)
     return report
 
 
-def _error(name: str, errors: Mapping[str, str | None]) -> Exception | None:
-    reason = errors.get(name, "the head did not report its result")
-    return None if reason is None else NodeUnreachable(name, reason)
+def node_results(names: Iterable[str], reasons: Mapping[str, str | None]) -> dict[str, Exception | None]:
+    """Return each node's error, None where the head's ``reasons`` have none. A node that the head does not
+    report on has failed."""
+    unreported = "the head did not report its result"
+    found = {name: reasons.get(name, unreported) for name in names}
+    return {name: None if reason is None else NodeUnreachable(name, reason) for name, reason in found.items()}
 
 
 class _Calls:

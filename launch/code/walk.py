@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from launch.access import MOST_VISITS, is_within
+from launch.access import count_visit, is_within
 from launch.code.hashes import Changed, Hashes
 from launch.code.ignore import IGNORE_FILES, Rules, read_rules
 from launch.code.left_out import LeftOut, left_out_by_content, left_out_by_name
@@ -154,12 +154,7 @@ class Walk:
                 here = (status.st_dev, status.st_ino)
                 if here in above:
                     raise InputError("source", path, "a link that leads back to its own folder", "remove it")
-                visits[here] += 1
-                if visits[here] > MOST_VISITS:
-                    problem = (
-                        f"is reached by more than {MOST_VISITS} ways of links, and would be sent as often"
-                    )
-                    raise InputError("source", path, problem, "remove links to it")
+                count_visit(visits, here, "source", path)
                 pending.append((path, above | {here}))
 
     def data_file(self, name: str) -> None:

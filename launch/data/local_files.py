@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from launch.access import MOST_VISITS, is_within
+from launch.access import count_visit, is_within
 from launch.credentials import Credentials, known_credentials
 from launch.errors import InputError
 from launch.remote.base.files import replace_file
@@ -75,10 +75,7 @@ def _below(
     here = (status.st_dev, status.st_ino)
     if here in above:
         raise InputError("data", str(folder), "is a link to a folder that contains it", "remove the link")
-    visits[here] += 1
-    if visits[here] > MOST_VISITS:
-        problem = f"is reached by more than {MOST_VISITS} ways of links, and would be sent as often"
-        raise InputError("data", str(folder), problem, "remove links to it")
+    count_visit(visits, here, "data", str(folder))
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda one: one.name):
             status = os.stat(entry.path)  # noqa: PTH116  (an error names the link)

@@ -13,6 +13,7 @@ from launch.remote.environment.download import web_client
 from launch.remote.environment.download.web_client import Reach, reach_of
 from launch.remote.environment.image_reference import ImageError, parse_reference
 from launch.remote.environment.image_registry import Registry
+from tests.launch.remote.environment.download.test_web_client import sent_to
 from tests.launch.remote.environment.oci_registry import Image, OciRegistry
 
 ANN = {"username": "ann", "password": "secret"}
@@ -28,19 +29,6 @@ def service() -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.2", 0)) as listening:
         listening.settimeout(0.5)
         yield listening
-
-
-def _sent_to(service: socket.socket) -> bytes:
-    try:
-        connection, _ = service.accept()
-    except TimeoutError:
-        return b""
-    with connection:
-        connection.settimeout(0.5)
-        try:
-            return connection.recv(4096)
-        except (TimeoutError, ConnectionError):
-            return b""
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
@@ -68,7 +56,7 @@ def test_a_public_registry_names_no_token_service_of_this_node(
     )
     with pytest.raises(ImageError, match=f"{served.host} leads to {scheme}://storage.test:.* is not asked"):
         client(name, secret).digest()
-    assert _sent_to(service) == b""
+    assert sent_to(service) == b""
 
 
 @pytest.mark.parametrize(
