@@ -43,8 +43,8 @@ def test_no_file_has_the_values_once_the_runners_of_a_killed_supervisor_have_end
     record = nodes.folder / f"node000000/.ranklift/jobs/{job}/state.json"
     until(lambda: json.loads(record.read_text())["state"] == "RUNNING")
     os.kill(json.loads(record.read_text())["supervisor"]["pid"], signal.SIGKILL)
-    until(lambda: files_with_the_secret(nodes.folder) == [], 30)
-    assert json.loads(record.read_text())["state"] == "LOST"
+    until(lambda: json.loads(record.read_text())["state"] == "LOST", 30)
+    assert files_with_the_secret(nodes.folder) == []
 
 
 def test_no_later_job_finds_the_values_of_one_that_nobody_was_left_to_end(nodes: Nodes) -> None:

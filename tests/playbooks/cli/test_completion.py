@@ -176,7 +176,7 @@ def test_a_changed_fabfile_is_noticed(workplace: Path, table: Any) -> None:
         fab(workplace, "--complete", "--", "zsh", "", env=env)
 
 
-def test_an_answer_takes_no_time_and_none_of_the_modules_that_do(
+def test_an_answer_imports_none_of_the_modules_that_take_time(
     workplace: Path, table: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(workplace)
@@ -196,18 +196,6 @@ def test_an_answer_takes_no_time_and_none_of_the_modules_that_do(
         "asyncio",
         "grpc",
     }
-    spent = []
-    for _ in range(5):
-        process = os.posix_spawn(
-            FAB,
-            [FAB, "--complete", "--", "bash", "logs", ""],
-            env,
-            file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)],
-        )
-        _, status, usage = os.wait4(process, 0)
-        assert status == 0
-        spent.append(usage.ru_utime + usage.ru_stime)
-    assert min(spent) < 0.2  # of a processor: others may be at work here too
 
 
 def test_outside_of_a_repository_nothing_is_offered(tmp_path: Path, workplace: Path) -> None:
