@@ -2,12 +2,13 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PACKAGES := catalogue images infra launch playbooks rehearsal
+ALL_TESTS := pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 PYTHON_FILES := $(PACKAGES) tests tools bench $(wildcard fabfile.py)
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PULUMI_SKIP_UPDATE_CHECK := 1
 
-.PHONY: help setup setup-bench frameworks demo test test-chaos test-frameworks test-frameworks-few azurite see test-azure test-azure-few soak test-environments test-environments-few test-data test-data-few test-health test-health-few test-see test-see-few pictures test-setup test-setup-few check format lock bench-scale bench-fanout bench-launch bench-jobs bench-environments bench-data bench-health bench-see clean
+.PHONY: help setup setup-bench frameworks demo test coverage test-chaos test-frameworks test-frameworks-few azurite see test-azure test-azure-few soak test-environments test-environments-few test-data test-data-few test-health test-health-few test-see test-see-few pictures test-setup test-setup-few check format lock bench-scale bench-fanout bench-launch bench-jobs bench-environments bench-data bench-health bench-see clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,8 +21,11 @@ demo: setup ## the main job on a rehearsed 4-node cluster: up, push, jobs, colle
 
 # Tests wait most of their time, for nodes, limits and ends: more files at once than there are cores. Files come in
 # the order of their names, so that the long ones, in tests/e2e, do not come last and alone.
-test: azurite check ## the gates and all tests, with branch coverage
-	pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered
+test: azurite check ## the gates and all tests
+	$(ALL_TESTS)
+
+coverage: azurite ## all tests with branch coverage, which takes half as much processor time again
+	$(ALL_TESTS) --cov --cov-report=term:skip-covered
 
 test-chaos: setup ## jobs whose ranks, nodes, launchers or operators break, on 64 rehearsed nodes: a table of what was seen
 	pytest -m chaos tests/chaos

@@ -52,7 +52,7 @@ def pinned(recipe: Recipe, root: Path) -> Recipe:
 
     mpi_file = known(recipe.mpi_file)
     assert mpi_file is not None
-    return replace(recipe, keyring=known(recipe.keyring), mpi_file=mpi_file)
+    return replace(recipe, keyring=known(recipe.keyring), mpi_file=mpi_file, topology=known(recipe.topology))
 
 
 def build_kernel(root: Path) -> None:

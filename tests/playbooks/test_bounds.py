@@ -159,7 +159,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_option_refuses_what_is_too_large_at_once(
     capsys: pytest.CaptureFixture[str], task: str, option: str, value: str, expected: str
 ) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     given = [value] if option in ns[task].iterable else value
     arguments = {**BESIDE.get(task, {}), option: given}
     if "dry_run" in inspect.signature(ns[task].body).parameters:
@@ -170,7 +170,7 @@ def test_an_option_refuses_what_is_too_large_at_once(
     assert (ended.value.code, ran.out) == (2, "")
     assert expected in ran.err
     assert len(ran.err) < 2000
-    assert time.monotonic() - begun < 2
+    assert time.process_time() - begun < 2
 
 
 @pytest.mark.usefixtures("little_memory")
@@ -204,14 +204,14 @@ def test_an_option_refuses_what_is_too_large_at_once(
 def test_a_job_file_is_refused_with_the_line_of_what_is_too_large(
     tmp_path: Path, lines: str, expected: str
 ) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     (tmp_path / "job.yml").write_text(f"command: echo hi\n{lines}\n")
     with pytest.raises(InputError) as error:
         read(tmp_path / "job.yml")
     assert f"{tmp_path}/job.yml, line 2: " in str(error.value)
     assert expected in str(error.value)
     assert len(str(error.value)) < 1000
-    assert time.monotonic() - begun < 2
+    assert time.process_time() - begun < 2
 
 
 @pytest.mark.usefixtures("little_memory")

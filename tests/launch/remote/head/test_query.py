@@ -77,12 +77,12 @@ class TestListing:
         job_dir.Folder("half").create(sample_plan("half"))
         assert query.list_jobs(None) == {"jobs": [], "left_out": 0}
 
-    def test_five_hundred_ended_jobs_are_read_in_a_fraction_of_a_second(self) -> None:
+    def test_the_newest_20_of_500_jobs_are_listed_and_the_others_counted(self) -> None:
         for number in range(500):
             made(f"a{number:03}", "SUCCEEDED", float(number), nodes=["node000000"] * 64, failure=None)
-        begin = time.process_time()  # not the clock: the machine may be doing much else
-        assert query.list_jobs(20)["left_out"] == 480
-        assert time.process_time() - begin < 0.3
+        listed = query.list_jobs(20)
+        assert [state["job"] for state in listed["jobs"]] == [f"a{number:03}" for number in range(480, 500)]
+        assert listed["left_out"] == 480
 
     def test_no_job_at_all(self) -> None:
         assert query.list_jobs(5) == {"jobs": [], "left_out": 0}
