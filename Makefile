@@ -28,7 +28,7 @@ coverage: azurite ## all tests with branch coverage, which takes half as much pr
 	$(ALL_TESTS) --cov --cov-report=term:skip-covered
 
 test-chaos: setup ## jobs whose ranks, nodes, launchers or operators break, on 64 rehearsed nodes: a table of what was seen
-	pytest -m chaos tests/chaos
+	pytest -m 'chaos and not soak' tests/chaos
 
 frameworks: ## environments with the training guide's frameworks and MPIs, Horovod built from source
 	@tools/setup --frameworks
@@ -51,8 +51,8 @@ test-azure: azurite ## clusters of every form on the rehearsed Azure: request bo
 test-azure-few: azurite ## of these, one or a few of each kind
 	pytest -m 'azure and for_every_change' --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/azure
 
-soak: setup ## a hundred clusters made and removed in a row: nothing may be left of any
-	pytest -m soak tests/azure
+soak: setup ## 500 jobs on one head, then a hundred clusters made and removed in a row: nothing may be left of any
+	pytest -m soak tests/chaos tests/azure
 
 # Tests wait most of their time here, too; each file, or class, has nodes of its own.
 test-environments: azurite ## jobs that bring their packages and images to rehearsed nodes without any

@@ -20,7 +20,7 @@ from tests.chaos.conftest import Figures
 from tests.chaos.engine import PATIENCE_S, Engine, until
 from tests.chaos.inside import Inside, is_of_the_watch
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.chaos, pytest.mark.soak, pytest.mark.timeout(600)]
 
 JOBS, FIRST, AT_ONCE = 500, 20, 4
 RECORD_FILES, RECORD_BYTES = 24, 65536

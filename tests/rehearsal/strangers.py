@@ -71,10 +71,13 @@ async def recorded_call(method: str, request: object) -> bytes:
 
     server = await asyncio.start_server(record, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with server, grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        call = getattr(provider_pb2_grpc.ResourceProviderStub(channel), method)(request)
-        await asyncio.wait_for(whole.wait(), 20)
-        await asyncio.sleep(0.2)  # the message follows its headers
-        sent = bytes(got)
-        call.cancel()
+    try:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            call = getattr(provider_pb2_grpc.ResourceProviderStub(channel), method)(request)
+            await asyncio.wait_for(whole.wait(), 20)
+            await asyncio.sleep(0.2)  # the message follows its headers
+            sent = bytes(got)
+            call.cancel()
+    finally:
+        server.close()  # and no wait for gRPC's connection: Python 3.12 and later wait for ever
     return sent
