@@ -135,7 +135,7 @@ RANKS_FAIL = [
         "torchrun",
         "exit 2",
         faults.go,
-        # torchrun itself takes 4 to 24 s, as busy as the machine is: it looks at its ranks and words their ends.
+        # On a busy machine torchrun itself takes 24 s to notice its rank and to word its end.
         Expected("FAILED", 1, 1, 1, notice_s=5 * SOON_S, gone_s=5 * SOON_S),
         beside=0,
     ),
