@@ -74,10 +74,10 @@ def fan_out(
             on_result(node, outcome)
         give_turn()
 
-    for _ in range(min(limit, len(waiting))):
-        employ()
-        give_turn()
     try:
+        for _ in range(min(limit, len(waiting))):
+            employ()
+            give_turn()
         while started:
             patience = None
             if timeout is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
@@ -105,7 +104,7 @@ def test_ctrl_c_starts_nothing_more_and_is_raised_at_once() -> None:
     def work(node: str) -> None:
         begun.append(node)
         if len(begun) == 3:
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         release.wait(20)
         ended.append(node)
 
