@@ -101,6 +101,11 @@ class Scope:
             self.access.allow(where, path, self.repository)
         return path
 
+    def typed(self, key: str, path: Path) -> Path:
+        """Return the path of a file that the user names as :meth:`admitted` does: where it is a repository's
+        link, what it leads to is the repository's word. A file in a home folder is in none."""
+        return self.admitted(key, path, is_typed=self.repository is None)
+
     def at(self, folder: Path) -> Scope:
         """Return the same for a file in another folder, which this one includes."""
         return replace(self, folder=folder)

@@ -7,7 +7,6 @@ documentation has its part of it ("Compatibility with pip").
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -90,9 +89,11 @@ def read_requirements(
     file's repository, which is ``scope``'s where another file has named it. Raise
     :class:`~launch.errors.InputError` with file and line; ``key`` named the file.
     """
-    real = path if scope else Path(os.path.realpath(path))
-    scope = (scope or (access or Access()).of(path.parent)).at(path.parent)
-    made = parse_requirements(_lines(path, real, key, scope))
+    real = path
+    if scope is None:
+        scope = (access or Access()).of(path.parent)
+        real = scope.typed(key, path)
+    made = parse_requirements(_lines(path, real, key, scope.at(path.parent)))
     if not made.requirements:
         raise InputError(
             key, str(path), "has no requirement", "name a package on each line, e.g. torch==2.8.0"

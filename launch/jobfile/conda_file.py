@@ -62,7 +62,9 @@ def read_conda(
     file's repository, which is ``scope``'s where another file has named it. Raise
     :class:`~launch.errors.InputError` with file, line, key, value and remedy.
     """
-    scope = scope or (access or Access()).of(path.parent)
+    if scope is None:
+        scope = (access or Access()).of(path.parent)
+        scope.typed(key, path)
     try:
         place = compose(path, kind="a conda file, e.g. conda.yml")
     except InputError as error:

@@ -48,6 +48,7 @@ _LONGEST = 1 << 20
 _LARGEST = (1 << 63) - 1
 """Absolute value of an integer whose type names no bound: what a file system and a C library take."""
 _YEAR_10000 = 253402300800
+_TWO_DAYS = 2 * 86400  # east of Greenwich it is the year 10000 earlier, which datetime does not know
 """Unix time after the last second that :class:`datetime.datetime` can hold."""
 _FARTHEST = 1e300
 _SHOWN = 60
@@ -121,7 +122,7 @@ else:
     ContentId = _Text(r"[0-9a-f-]{1,64}", "the id of a content")
     RankKey = _Text(r"[0-9]{1,9}", "a rank's number as text")
     Seconds = _Number(-_YEAR_10000, _YEAR_10000, "a duration in seconds")
-    UnixTime = _Number(0, _YEAR_10000 - 1, "a Unix time")
+    UnixTime = _Number(0, _YEAR_10000 - _TWO_DAYS, "a Unix time")
     Count = _Number(0, _LARGEST, "a count", whole=True)
     ExitStatus = _Number(0, 255, "an exit status", whole=True)
 

@@ -154,6 +154,7 @@ def not_uploaded(job: str, why: str) -> str:
     return f"not all of its outputs are in storage, `fab upload {job}` goes on: {why}"
 
 
+_END = {"state", "reason", "exit_status", "failure"}
 _STATE_FIELDS = first_state("", {"nodes": []}, 0.0, None).keys()  # type: ignore[typeddict-item]  # enough for it
 
 
@@ -166,7 +167,8 @@ def _is_state_of(job: str, state: State) -> bool:
         and isinstance(state["reason"], str)
         and isinstance(state["created"], (int, float))
         and (process is None or (isinstance(process, dict) and isinstance(process.get("pid"), int)))
-        and (end is None or (isinstance(end, dict) and isinstance(end.get("reason"), str)))
+        and (end is None or (isinstance(end, dict) and end.keys() == _END and end["state"] in TERMINAL))
+        and (end is None or isinstance(end["reason"], str))
         and isinstance(urls, list)
         and all(isinstance(url, str) for url in urls)
     )
@@ -233,8 +235,8 @@ class Folder:
         """Write the terminal state of a job without a supervisor: LOST, or how its ranks ended where only the
         upload was cut off; return the job's state then."""
         lost: State = {**state, "state": "LOST", "reason": reason, "exit_status": 255, "ended": time.time()}
-        if "pending" in state:
-            end = lost.pop("pending")
+        if end := state.get("pending"):
+            del lost["pending"]
             reason = "; ".join(filter(None, (end["reason"], not_uploaded(self.job, reason))))
             lost.update({**end, "reason": reason})  # type: ignore[typeddict-item]  # its fields are State's
         return self.write_state({**lost, "place": None, "waits_for": []})

@@ -7,17 +7,20 @@ request wants, the job's own counts where it is empty; its second line why the j
 from __future__ import annotations
 
 import os
+import stat
 import time
 from contextlib import suppress
 
 from launch.remote.base import job_dir, processes, timing
-from launch.remote.base.files import replace_file
+from launch.remote.base.files import read_regular, replace_file
 from launch.remote.base.payloads import CancelAnswer, EndUploadAnswer, ReleaseAnswer, SweepAnswer
 from launch.remote.head.query import lost_nodes
 
 __all__ = ["cancel", "cancel_request", "cancelled_at", "end_upload", "release", "sweep"]
 
 _POLL = 0.05
+_LONGEST_S = 365 * 24 * 3600.0
+"""The longest grace that fab takes."""
 _REMOVED = "its records on the head were removed"
 
 
@@ -88,6 +91,9 @@ def release(job: str) -> ReleaseAnswer:
 
 def _request(folder: job_dir.Folder, grace: float | None) -> None:
     path = folder.file("cancel")
+    with suppress(OSError):
+        if not stat.S_ISREG(os.lstat(path).st_mode):  # a job put it there, so that nobody cancels it
+            os.rename(path, f"{path}.{time.time_ns()}")
     if grace is not None:
         with suppress(OSError):  # a full disk still takes a file without contents
             replace_file(path, f"{grace:g}".encode())
@@ -109,17 +115,19 @@ def cancel_request(folder: job_dir.Folder, own: float) -> tuple[float, str] | No
     The removal of the job's records is a request, too: nobody could find and end the job otherwise.
     """
     try:
-        with open(folder.file("cancel"), encoding="utf-8") as file:
-            grace, _, reason = file.read().partition("\n")
+        grace, _, reason = read_regular(folder.file("cancel")).decode("utf-8", "replace").partition("\n")
     except FileNotFoundError:
         return None if os.path.exists(folder.file("job.json")) else (own, _REMOVED)
     except PermissionError:
         folder.permit()
         return None  # the caller looks again
+    except OSError:
+        return own, ""  # whoever put something else there wants the job to end
     try:
-        return float(grace or own), reason
+        seconds = float(grace or own)
     except ValueError:
         return own, reason  # torn, but a request
+    return (seconds if 0 <= seconds <= _LONGEST_S else own), reason
 
 
 def sweep(job: str, grace: float) -> SweepAnswer:

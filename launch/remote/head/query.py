@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 
 from launch.remote.base import job_dir, processes
+from launch.remote.base.files import read_regular
 from launch.remote.base.health_records import NOT_CHECKED
 from launch.remote.base.payloads import JobListing, JobReport
 from launch.remote.base.records import BARE, Event, ExitEvent, Plan, State
@@ -57,7 +58,7 @@ def stored_report(folder: str, plan: Plan, state: State) -> JobReport:
     for event in _lines(os.path.join(folder, "events.jsonl")):
         if event["event"] != "exit":
             events.append(event)
-        elif event.keys() >= _EXIT_FIELDS:
+        elif event.keys() >= _EXIT_FIELDS and isinstance(event["rank"], int):
             ends[event["rank"]] = event
     return {
         "state": state,
@@ -105,13 +106,13 @@ def state_changes(job: str) -> Iterator[State | None]:
 def _lines(path: str) -> Iterator[Event]:
     """Yield the events of a file, without any that is being written or was cut short."""
     try:
-        with open(path, "rb") as file:
-            for line in file:
-                event = _event(line)
-                if event is not None:
-                    yield event
-    except FileNotFoundError:
+        data = read_regular(path)
+    except OSError:
         return
+    for line in data.splitlines():
+        event = _event(line)
+        if event is not None:
+            yield event
 
 
 def _event(line: bytes) -> Event | None:

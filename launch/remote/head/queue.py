@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from launch.remote.base import timing
-from launch.remote.base.files import replace_file
+from launch.remote.base.files import read_regular, replace_file
 from launch.remote.base.job_dir import Folder
 from launch.remote.base.names import drained_at, is_removal
 from launch.remote.base.ports import LAST_PORT, is_free
@@ -58,6 +58,9 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
     "holds": bool,
     "foreign": dict,
 }
+_LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MOST_SLOTS = 4096
+"""Above every node's slots: what is larger was written by a job."""
 
 
 class Allocation:
@@ -72,7 +75,7 @@ def _entries() -> Iterator[list[QueueEntry]]:
     folder = os.path.expanduser(_FOLDER)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     path = os.path.join(folder, "queue.json")
-    with open(path + ".lock", "w", encoding="utf-8") as lock:
+    with open(os.open(path + ".lock", _LOCK, 0o600), "r+b", buffering=0) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         entries = [entry for entry in _read(path) if is_alive(entry["process"])]
         yield entries
@@ -82,9 +85,8 @@ def _entries() -> Iterator[list[QueueEntry]]:
 def _read(path: str) -> list[QueueEntry]:
     """Return the entries that are whole, none where the file is not JSON."""
     try:
-        with open(path, "rb") as file:
-            entries = json.loads(file.read())
-    except (FileNotFoundError, ValueError, RecursionError):
+        entries = json.loads(read_regular(path))
+    except (OSError, ValueError, RecursionError):
         return []
     return [entry for entry in entries if _is_entry(entry)] if isinstance(entries, list) else []
 
@@ -98,14 +100,19 @@ def _is_entry(entry: Any) -> bool:
     slots, foreign = (entry["slots"] or {}).values(), entry["foreign"].values()
     return (
         isinstance(entry["process"].get("pid"), int)
-        and all(isinstance(wish, dict) and {"need", "of"} <= wish.keys() for wish in wishes)
-        and all(isinstance(given, list) for given in slots)
+        and all(isinstance(wish, dict) and _is_count(wish.get("need")) for wish in wishes)
+        and all(_is_count(wish.get("of")) for wish in wishes)
+        and all(isinstance(given, list) and all(map(_is_count, given)) for given in slots)
         and all(isinstance(taken, list) and all(map(_is_pair, taken)) for taken in foreign)
     )
 
 
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and 0 <= value <= _MOST_SLOTS
+
+
 def _is_pair(taken: Any) -> bool:
-    return isinstance(taken, list) and len(taken) == 2  # noqa: PLR2004
+    return isinstance(taken, list) and list(map(type, taken)) == [int, str]
 
 
 def enter(plan: Plan) -> None:
@@ -308,8 +315,8 @@ class SlotQuery:
             output, _ = process.communicate()
             try:
                 found = json.loads(output)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
-            if found:
+            if found and isinstance(found, list) and all(map(_is_pair, found)):
                 taken[name] = found
         return taken

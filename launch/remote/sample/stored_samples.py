@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 
+from launch.remote.base.files import read_regular
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from launch.remote.sample.sample_records import History, Live
@@ -71,9 +73,7 @@ def _is_series(values: object) -> bool:
 
 def _read(path: str, fields: tuple[str, ...]) -> dict[str, object] | None:
     try:
-        with open(path, "rb") as file:
-            data = file.read(_MOST + 1)
-        found = json.loads(data, parse_constant=_refuse) if len(data) <= _MOST else None
+        found = json.loads(read_regular(path, _MOST), parse_constant=_refuse)
     except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) and found.keys() >= set(fields) else None

@@ -9,6 +9,7 @@ import socket
 import subprocess
 from collections.abc import Sequence
 
+from launch.remote.base.files import read_regular
 from launch.remote.base.processes import IMAGES
 
 __all__ = ["is_unknown", "is_worked_in", "removal_argv", "remove", "unfinished_jobs", "unload"]
@@ -87,13 +88,12 @@ def _has_ended(state: str) -> bool:
     """Return whether the text of a state.json has a final state; a torn one may be of a job that runs."""
     try:
         return json.loads(state)["state"] in _FINAL_STATES
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return False
 
 
 def _text(path: str) -> str:
     try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read()
+        return read_regular(path).decode("utf-8", "replace")
     except OSError:
         return ""
