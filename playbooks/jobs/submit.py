@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
-from infra.inventory import Inventory, Node
+from infra.inventory import KEY_FILE, Inventory, Node
 from launch.access import is_within, read_resolved
 from launch.errors import (
     InputError,
@@ -246,6 +246,12 @@ def _run(
             remember(stack, job, head.name, remote, taken=False)
             detach.phase = "sent"
             planned = replace(planned, stages=stages.before_submit(), snapshots=pushed)
+            if planned.spec.identity:
+                from launch.job.identity_request import signed_request
+
+                names = [part.node.name for part in planned.nodes]
+                key = stack.folder / KEY_FILE
+                planned = replace(planned, identity=signed_request(planned.id, names, key))
             if handling.detach:
                 submit(planned, host)
                 remember(stack, job, head.name, remote)
