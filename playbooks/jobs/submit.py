@@ -245,13 +245,7 @@ def _run(
         def start(planned: JobPlan) -> JobState | None:
             remember(stack, job, head.name, remote, taken=False)
             detach.phase = "sent"
-            planned = replace(planned, stages=stages.before_submit(), snapshots=pushed)
-            if planned.spec.identity:
-                from launch.job.identity_request import signed_request
-
-                names = [part.node.name for part in planned.nodes]
-                key = stack.folder / KEY_FILE
-                planned = replace(planned, identity=signed_request(planned.id, names, key))
+            planned = replace(_signed(stack, planned), stages=stages.before_submit(), snapshots=pushed)
             if handling.detach:
                 submit(planned, host)
                 remember(stack, job, head.name, remote)
@@ -286,6 +280,16 @@ def _run(
     if handling.json:
         output.as_json(state)
     end_as(state)
+
+
+def _signed(stack: Stack, planned: JobPlan) -> JobPlan:
+    """Return the plan with the operator's signature where the job uses the nodes' identity."""
+    if not planned.spec.identity:
+        return planned
+    from launch.job.identity_request import signed_request
+
+    names = [part.node.name for part in planned.nodes]
+    return replace(planned, identity=signed_request(planned.id, names, stack.folder / KEY_FILE))
 
 
 def _report_detached(stack: Stack, job: str, head: Node, *, json: bool) -> None:

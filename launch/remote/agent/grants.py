@@ -75,34 +75,34 @@ class Grants:
             raise Refused(_again(job))
         return job
 
-    def hold(self, job: str, link: _socket.socket, tell: Callable[[], None]) -> None:
-        """Grant a verified request, ``tell`` so, and end the grant with the connection. Raise
-        :class:`Refused`, and OSError."""
+    def hold(self, job: str, link: _socket.socket, tell: Callable[[str], None]) -> None:
+        """Grant a verified request and ``tell`` why not, "" if granted; end the grant with the connection.
+        Raise OSError."""
         lock = self._lock(fcntl.LOCK_SH)
         try:
-            self._add(job)
-            tell()
+            why_not = self._add(job)
+            tell(why_not)
             link.settimeout(None)
-            while link.recv(64):
+            while not why_not and link.recv(64):
                 continue
         finally:
             os.close(lock)
             self.settle()
 
-    def _add(self, job: str) -> None:
-        """Put the nodes' user into the set for a job, once."""
+    def _add(self, job: str) -> str:
+        """Put the nodes' user into the set for a job, once; return why not, if not."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
             mark = os.open(f"{self._granted}/{job}", flags, 0o644)
         except FileExistsError:
-            raise Refused(_again(job)) from None
+            return _again(job)
         try:
             status, words = _run(["nft", "add", "element", *_SET, f"{{ {self._user} }}"])
-            if status:
-                raise Refused(f"the node's rules cannot be changed: {words}")
-            os.write(mark, b"granted\n")
+            if not status:
+                os.write(mark, b"granted\n")
         finally:
             os.close(mark)
+        return f"the node's rules cannot be changed: {words}" if status else ""
 
     def settle(self) -> None:
         """Take the nodes' user out of the set unless a grant is open. Raise OSError where that fails."""

@@ -161,7 +161,7 @@ class Door:
         try:
             job = grants.verified(request.decode("latin-1"))
             if target == GRANT:
-                grants.hold(job, link, lambda: _respond(link, 200, b""))
+                grants.hold(job, link, lambda why: _respond(link, 403 if why else 200, why.encode()))
             else:
                 _respond(link, 200, b"")
         except Refused as why:

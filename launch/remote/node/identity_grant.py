@@ -64,14 +64,7 @@ def _ask(path: str, signed: str, service: str) -> _socket.socket:
         link.settimeout(_LIMIT_S)
         link.connect(socket)
         link.sendall(head.encode() + body)
-        data, answer = b"", None
-        while answer is None:
-            piece = link.recv(4096)
-            if not piece:
-                raise OSError("the node's agent hung up")
-            data += piece
-            answer = imds.parse(data)
-        status, _, said = answer
+        status, _, said = _answer(link)
         if status != imds.OK:
             raise _without(said.decode("utf-8", "replace"))
     except (OSError, ValueError) as error:
@@ -81,6 +74,18 @@ def _ask(path: str, signed: str, service: str) -> _socket.socket:
         link.close()
         raise
     return link
+
+
+def _answer(link: _socket.socket) -> imds.Answer:
+    data = b""
+    while True:
+        piece = link.recv(4096)
+        if not piece:
+            raise OSError("the node's agent hung up")
+        data += piece
+        answer = imds.parse(data)
+        if answer is not None:
+            return answer
 
 
 def _without(why: str) -> Unfit:

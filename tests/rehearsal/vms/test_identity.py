@@ -53,8 +53,9 @@ HOLD = """\
 import sys, time
 sys.path.insert(0, "/tmp/code")
 from launch.remote.node import identity_grant
-connection = identity_grant.request(open(sys.argv[1]).read())
-identity_grant.begin(connection, sys.argv[2])
+signed = open(sys.argv[1]).read()
+identity_grant.verify(signed)
+connection = identity_grant.begin(signed)
 print("granted", flush=True)
 time.sleep(600)
 """
@@ -74,7 +75,7 @@ async def granted_for_a_job(nodes: Lab, folder: Path) -> None:
         packed = base64.b64encode(text.encode()).decode()
         command = f"mkdir -p {Path(path).parent} && echo '{packed}' | base64 -d > {path}"
         assert await nodes.ssh(0, command) == (0, "")
-    hold = "python3 -I -S /tmp/hold.py /tmp/request digits-1"
+    hold = "python3 -I -S /tmp/hold.py /tmp/request"
     status, output = await nodes.ssh(0, f"setsid {hold} >/tmp/held 2>&1 & echo $! >/tmp/pid")
     assert status == 0, output
     status, output = await nodes.ssh(0, "until [ -s /tmp/held ]; do sleep 0.1; done; cat /tmp/held")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import signal
@@ -11,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,6 +21,9 @@ from launch.remote.agent.metadata_door import Door
 from launch.remote.node import identity_grant
 from launch.remote.node.prepare import Unfit
 from tests.rehearsal.node_lab import make_key
+
+if TYPE_CHECKING:
+    from _socket import socket as Connection
 
 HERE = os.uname().nodename
 NFT = """\
@@ -42,7 +45,7 @@ class Agent:
         (folder / "signers").write_text(allowed_signers(self.public))
         (folder / "bin").mkdir()
         self.set_nft(NFT.format(folder=folder, user=os.getuid()))
-        self._connections: list[int] = []
+        self._connections: list[Connection] = []
         self.open()
 
     def set_nft(self, text: str) -> None:
@@ -51,17 +54,14 @@ class Agent:
         nft.chmod(0o755)
 
     def open(self) -> None:
-        run, state = str(self.folder), str(self.folder / "state")
-        grants = Grants(run, state, str(self.folder / "signers"), os.getuid())
+        grants = Grants(str(self.folder / "state"), str(self.folder / "signers"), os.getuid())
         path = str(self.folder / "metadata")
         self.door = Door(path, "http://127.0.0.1:9", os.getuid(), grants).start()
 
     def close(self) -> None:
         """End the agent, and each grant with its connection."""
-        for connection in self._connections:
-            with contextlib.suppress(OSError):
-                os.close(connection)
-        self._connections.clear()
+        for connection in [*self._connections]:
+            self.end(connection)
         try:
             self.wait_for(lambda: not self.children())
         finally:
@@ -74,19 +74,20 @@ class Agent:
     def signed(self, job: str, *nodes: str, key: str = "user") -> str:
         return signed_request(job, nodes or ("other", HERE), self.folder / key)
 
-    def request(self, signed: str) -> int:
-        connection = identity_grant.request(signed, f"unix:{self.folder / 'metadata'}")
-        self._connections.append(connection)
-        return connection
+    @property
+    def service(self) -> str:
+        return f"unix:{self.folder / 'metadata'}"
 
-    def end(self, connection: int) -> None:
+    def verify(self, signed: str) -> None:
+        identity_grant.verify(signed, self.service)
+
+    def begin(self, signed: str) -> Connection:
+        self._connections.append(identity_grant.begin(signed, self.service))
+        return self._connections[-1]
+
+    def end(self, connection: Connection) -> None:
         self._connections.remove(connection)
-        os.close(connection)
-
-    def granted(self, job: str) -> int:
-        connection = self.request(self.signed(job))
-        identity_grant.begin(connection, job)
-        return connection
+        identity_grant.end(connection)
 
     @property
     def is_open(self) -> bool:
@@ -108,23 +109,22 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
 
 
 def test_a_signed_job_is_granted_when_its_ranks_start_and_until_its_connection_ends(agent: Agent) -> None:
-    connection = agent.request(agent.signed("a-1"))
+    agent.verify(agent.signed("a-1"))
     assert not agent.is_open, "a job that is not started yet holds no grant"
-    identity_grant.begin(connection, "a-1")
+    connection = agent.begin(agent.signed("a-1"))
     assert agent.is_open
-    identity_grant.begin(-1, "a-1", str(agent.folder / "state"))  # another runner of the job under mpirun
+    identity_grant.wait_for("a-1", str(agent.folder / "state"))  # another runner of the job under mpirun
     agent.end(connection)
-    agent.wait_for(lambda: not agent.is_open)
-    assert not list(agent.folder.glob("signature*"))
+    assert not agent.is_open, "the slots are free then"
+    assert not list(agent.folder.glob("state/signature*"))
 
 
 def test_the_last_of_two_grants_closes_the_service(agent: Agent) -> None:
-    first, second = agent.granted("a-1"), agent.granted("b-2")
+    first, second = agent.begin(agent.signed("a-1")), agent.begin(agent.signed("b-2"))
     agent.end(first)
-    time.sleep(0.5)
     assert agent.is_open
     agent.end(second)
-    agent.wait_for(lambda: not agent.is_open)
+    assert not agent.is_open
 
 
 def test_a_killed_runner_loses_its_grant(agent: Agent) -> None:
@@ -132,7 +132,7 @@ def test_a_killed_runner_loses_its_grant(agent: Agent) -> None:
     child = os.fork()
     if not child:
         try:
-            agent.granted("a-1")
+            agent.begin(agent.signed("a-1"))
             os.write(writing, b"x")
             signal.pause()
         finally:
@@ -147,7 +147,7 @@ def test_a_killed_runner_loses_its_grant(agent: Agent) -> None:
 
 
 def test_a_killed_holder_of_a_grant_leaves_none(agent: Agent) -> None:
-    agent.granted("a-1")
+    agent.begin(agent.signed("a-1"))
     for child in agent.children():
         os.kill(child, signal.SIGKILL)
     agent.wait_for(lambda: not agent.is_open)
@@ -171,7 +171,7 @@ def test_what_the_operator_has_not_signed_is_refused(agent: Agent) -> None:
     signed = agent.signed("a-1")
     for what, request in forged(agent, signed).items():
         with pytest.raises(Unfit, match=r"the signature for job .* is not the operator's: "):
-            agent.request(request)
+            agent.verify(request)
             pytest.fail(what)
     assert not (agent.folder / "said").exists() and not agent.is_open
 
@@ -182,38 +182,63 @@ def test_what_the_operator_has_not_signed_is_refused(agent: Agent) -> None:
 )
 def test_what_is_no_request_is_refused(agent: Agent, request_text: str) -> None:
     with pytest.raises(Unfit, match="the request is not a signed one"):
-        agent.request(request_text)
+        agent.verify(request_text)
 
 
 def test_a_request_that_was_signed_for_other_nodes_is_refused(agent: Agent) -> None:
     with pytest.raises(Unfit, match=rf"job a-1 was signed for other nodes than {re.escape(HERE)}"):
-        agent.request(agent.signed("a-1", "node000007", f"{HERE}x"))
+        agent.verify(agent.signed("a-1", "node000007", f"{HERE}x"))
 
 
-def test_a_later_job_cannot_use_a_signature_again_not_even_of_another_agent(agent: Agent) -> None:
+def test_a_signature_is_used_once_whatever_agent_verifies_it(agent: Agent) -> None:
     signed = agent.signed("a-1")
-    early = agent.request(signed)
-    agent.end(agent.granted("a-1"))
-    agent.wait_for(lambda: not agent.is_open)
-    with pytest.raises(Unfit, match="grants it once"):
-        identity_grant.begin(early, "a-1")
-    assert not agent.is_open
+    agent.end(agent.begin(signed))
     for _ in range(2):
-        with pytest.raises(Unfit, match="has granted the identity to job a-1 before, and grants it once"):
-            agent.request(signed)
+        for ask in (agent.verify, agent.begin):
+            with pytest.raises(Unfit, match="has granted the identity to job a-1 before, and grants it once"):
+                ask(signed)
+        assert not agent.is_open
         agent.close()
         agent.open()
 
 
+def test_only_one_of_many_that_send_a_signature_at_once_is_granted_it(agent: Agent) -> None:
+    signed, refused = agent.signed("a-1"), list[Unfit]()
+
+    def begin() -> None:
+        try:
+            agent.begin(signed)
+        except Unfit as why:
+            refused.append(why)
+
+    threads = [threading.Thread(target=begin) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refused) == 7
+    agent.wait_for(lambda: len(agent.children()) == 1)
+    assert agent.is_open
+
+
+def test_a_request_that_was_not_verified_before_is_verified_when_it_is_granted(agent: Agent) -> None:
+    make_key(agent.folder / "thief")
+    with pytest.raises(Unfit, match="is not the operator's"):
+        agent.begin(agent.signed("a-1", key="thief"))
+    assert not (agent.folder / "said").exists()
+
+
 def test_a_job_that_went_back_to_the_queue_may_ask_again(agent: Agent) -> None:
-    agent.end(agent.request(agent.signed("a-1")))
-    agent.end(agent.granted("a-1"))
+    signed = agent.signed("a-1")
+    agent.verify(signed)
+    agent.verify(signed)
+    agent.begin(signed)
 
 
 def test_rules_that_cannot_be_changed_refuse_the_job(agent: Agent) -> None:
     agent.set_nft("#!/bin/sh\necho Operation not permitted >&2\nexit 1\n")
     with pytest.raises(Unfit, match="the node's rules cannot be changed: Operation not permitted"):
-        agent.granted("a-1")
+        agent.begin(agent.signed("a-1"))
     agent.set_nft(NFT.format(folder=agent.folder, user=os.getuid()))
 
 
@@ -221,12 +246,12 @@ def test_a_node_whose_agent_grants_nothing_refuses_the_job(tmp_path: Path) -> No
     make_key(tmp_path / "user")
     signed = signed_request("a-1", [HERE], tmp_path / "user")
     with pytest.raises(Unfit, match=r"may not use the nodes' identity here: .*metadata: .*No such file"):
-        identity_grant.request(signed, f"unix:{tmp_path}/metadata")
+        identity_grant.verify(signed, f"unix:{tmp_path}/metadata")
     door = Door(str(tmp_path / "metadata"), "http://127.0.0.1:9", os.getuid())
     thread = threading.Thread(target=door.serve, args=(1.0,))
     thread.start()
     with pytest.raises(Unfit, match="agent does not pass this on"):
-        identity_grant.request(signed, f"unix:{tmp_path}/metadata")
+        identity_grant.verify(signed, f"unix:{tmp_path}/metadata")
     thread.join()
     door.close()
 
@@ -238,11 +263,11 @@ def test_ranks_do_not_start_before_the_nodes_first_runner_was_granted_it(
     (tmp_path / "identity").mkdir()
     (tmp_path / "identity/a-1").write_text("")
     with pytest.raises(Unfit, match="the runner of this node's first rank was not granted it"):
-        identity_grant.begin(-1, "a-1", str(tmp_path))
+        identity_grant.wait_for("a-1", str(tmp_path))
 
 
 def test_a_grants_file_is_not_writable_by_others(agent: Agent) -> None:
-    agent.granted("a-1")
+    agent.begin(agent.signed("a-1"))
     assert stat.S_IMODE((agent.folder / "state/identity/a-1").stat().st_mode) & 0o022 == 0
 
 
