@@ -95,8 +95,7 @@ def parse_plan(data: bytes, path: str = "job.json") -> Plan:
 
 def shown_plan(data: bytes) -> bytes:
     """Return a job.json without secrets. Raise :class:`Unreadable`: an unknown plan may hold them."""
-    plan = parse_plan(data)
-    shown = without_values(plan)
+    shown = without_values(plan := parse_plan(data))
     return data if shown is plan else json.dumps(shown).encode()
 
 
