@@ -126,7 +126,7 @@ def test_a_signature_that_a_rank_copies_serves_no_other_job_node_or_time(cluster
     assert signed.startswith(f"identity {job}\nnode000000\n-----BEGIN SSH SIGNATURE-----")
     (once,) = on_nodes(cluster, f"{ask} <<'END'\n{signed}\nEND", "0")
     assert (
-        once == f"this node has granted the identity to job {job} before, and grants it once: launch it anew"
+        once == f"this node has granted the identity to job {job} before, and grants it once: launch it again"
     )
     (elsewhere,) = on_nodes(cluster, f"{ask} <<'END'\n{signed}\nEND", "1")
     assert elsewhere == f"the request of job {job} was signed for other nodes than node000001"

@@ -128,7 +128,7 @@ class Grants:
 
 
 def _again(job: str) -> str:
-    return f"this node has granted the identity to job {job} before, and grants it once: launch it anew"
+    return f"this node has granted the identity to job {job} before, and grants it once: launch it again"
 
 
 def _run(argv: list[str], text: str = "") -> tuple[int, str]:
