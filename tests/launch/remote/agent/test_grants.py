@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import stat
 import threading
 import time
@@ -54,9 +55,9 @@ class Agent:
         nft.chmod(0o755)
 
     def open(self) -> None:
-        grants = Grants(str(self.folder / "state"), str(self.folder / "signers"), os.getuid())
+        self.grants = Grants(str(self.folder / "state"), str(self.folder / "signers"), os.getuid())
         path = str(self.folder / "metadata")
-        self.door = Door(path, "http://127.0.0.1:9", os.getuid(), grants).start()
+        self.door = Door(path, "http://127.0.0.1:9", os.getuid(), self.grants).start()
 
     def close(self) -> None:
         """End the agent, and each grant with its connection."""
@@ -202,23 +203,16 @@ def test_a_signature_is_used_once_whatever_agent_verifies_it(agent: Agent) -> No
         agent.open()
 
 
-def test_only_one_of_many_that_send_a_signature_at_once_is_granted_it(agent: Agent) -> None:
-    signed, refused = agent.signed("a-1"), list[Unfit]()
-
-    def begin() -> None:
-        try:
-            agent.begin(signed)
-        except Unfit as why:
-            refused.append(why)
-
-    threads = [threading.Thread(target=begin) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(refused) == 7
-    agent.wait_for(lambda: len(agent.children()) == 1)
-    assert agent.is_open
+def test_of_two_that_were_verified_at_once_one_is_granted_it(agent: Agent) -> None:
+    said: list[str] = []
+    job = agent.grants.verified(agent.signed("a-1"))
+    for _ in range(2):
+        ours, theirs = socket.socketpair()
+        ours.close()
+        agent.grants.hold(job, theirs, said.append)
+        theirs.close()
+    granted, refused = said
+    assert granted == "" and "grants it once" in refused
 
 
 def test_a_request_that_was_not_verified_before_is_verified_when_it_is_granted(agent: Agent) -> None:
