@@ -78,6 +78,7 @@ def gets(ran: Ran) -> list[str]:
     return sorted(line.partition("] ")[2] for line in f"{ran.out}{ran.err}".splitlines() if " gets " in line)
 
 
+@pytest.mark.for_every_change
 @pytest.mark.parametrize("kind", ["torch", "mpi"])
 def test_ranks_of_a_job_with_the_identity_get_its_tokens_and_nobody_does_afterwards(
     cluster: Workplace, kind: str
@@ -91,7 +92,9 @@ def test_ranks_of_a_job_with_the_identity_get_its_tokens_and_nobody_does_afterwa
 
 
 def test_a_job_file_asks_for_the_identity(cluster: Workplace) -> None:
-    (cluster.own / "job.yml").write_text("command: python rank.py 0\nranklift: {identity: true}\n")
+    (cluster.own / "job.yml").write_text(
+        "command: python rank.py 0\ncode: .\ndistribution: {type: pytorch}\nranklift: {identity: true}\n"
+    )
     assert gets(cluster.fab("launch", "job.yml", "--nodes", "0")) == ["rank 0 gets a token"]
 
 
@@ -164,7 +167,7 @@ def test_a_node_that_cannot_change_its_rules_starts_no_rank_and_ends_the_job(
     cluster: Workplace, kind: str
 ) -> None:
     (nft,) = on_nodes(cluster, "PATH=$PATH:/usr/sbin command -v nft", "1")
-    with replaced(cluster, nft, "echo it is broken; exit 1"):
+    with replaced(cluster, nft, "#!/bin/sh\necho it is broken; exit 1"):
         ran = cluster.fab(f"launch.{kind}", "rank.py 0", "--identity", status=None)
     assert ran.status != 0 and "rank 1 gets" not in f"{ran.out}{ran.err}"
     assert "the node's rules cannot be changed: it is broken" in " ".join(f"{ran.out} {ran.err}".split())
