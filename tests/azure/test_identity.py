@@ -78,7 +78,6 @@ def gets(ran: Ran) -> list[str]:
     return sorted(line.partition("] ")[2] for line in f"{ran.out}{ran.err}".splitlines() if " gets " in line)
 
 
-@pytest.mark.for_every_change
 @pytest.mark.parametrize("kind", ["torch", "mpi"])
 def test_ranks_of_a_job_with_the_identity_get_its_tokens_and_nobody_does_afterwards(
     cluster: Workplace, kind: str

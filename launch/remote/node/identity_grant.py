@@ -9,12 +9,11 @@ import time
 from launch.remote.agent import imds
 from launch.remote.agent.entry import GRANT, GRANTED, STATE, VERIFY
 from launch.remote.agent.identity_token import SERVICE
+from launch.remote.base import timing
 from launch.remote.node.prepare import Unfit
 
 __all__ = ["begin", "end", "verify", "wait_for"]
 
-_LIMIT_S = 25.0
-"""The agent gives each of its two commands 10 s."""
 _LOOK_S = 0.02
 
 
@@ -43,7 +42,7 @@ def end(connection: _socket.socket) -> None:
 def wait_for(job: str, state: str = STATE) -> None:
     """Wait until the node's first runner holds the job's grant. Raise
     :class:`~launch.remote.node.prepare.Unfit`."""
-    until = time.monotonic() + _LIMIT_S
+    until = time.monotonic() + timing.GRANT_S
     while True:
         try:
             if os.stat(f"{state}/{GRANTED}/{job}").st_size:
@@ -51,7 +50,9 @@ def wait_for(job: str, state: str = STATE) -> None:
         except OSError:
             pass  # not yet
         if time.monotonic() > until:
-            raise _without(f"the runner of this node's first rank was not granted it within {_LIMIT_S:g} s")
+            raise _without(
+                f"the runner of this node's first rank was not granted it within {timing.GRANT_S:g} s"
+            )
         time.sleep(_LOOK_S)
 
 
@@ -61,7 +62,7 @@ def _ask(path: str, signed: str, service: str) -> _socket.socket:
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
     link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
     try:
-        link.settimeout(_LIMIT_S)
+        link.settimeout(timing.GRANT_S)
         link.connect(socket)
         link.sendall(head.encode() + body)
         status, _, said = _answer(link)

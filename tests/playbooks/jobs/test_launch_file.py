@@ -151,22 +151,6 @@ def test_restarts_and_the_grace_are_shown_and_options_win_over_the_file(fab: Fab
     assert (plan["max_restarts"], plan["grace_s"], plan["min_nodes"]) == (0, 5, None)
 
 
-def test_the_identity_is_shown_where_the_file_or_an_option_asks_for_it(fab: Fab, own: Path) -> None:
-    shown = (
-        "\nidentity   ranks, and all else that runs as their user meanwhile, may act as the nodes' identity\n"
-    )
-    (own / "job.yml").write_text("command: hostname\n")
-    assert shown not in fab("launch", "job.yml", "--dry-run").stdout
-    assert shown in fab("launch", "job.yml", "--identity", "--dry-run").stdout
-    assert shown in fab("launch.torch", "src/train.py", "--identity", "--dry-run").stdout
-    (own / "job.yml").write_text("command: hostname\nranklift: {identity: true}\n")
-    assert shown in fab("launch", "job.yml", "--dry-run").stdout
-    assert planned(fab, "job.yml")["identity"] is None, "a plan that is shown has no signature"
-    refused = fab("launch", "job.yml", "--max-restarts", "1", "--dry-run")
-    assert refused.returncode == 2
-    assert "cannot be combined with identity: a signature grants it to one launch" in refused.stderr
-
-
 def test_a_probe_is_planned_as_the_options_say_and_refused_where_it_proves_nothing(
     fab: Fab, own: Path
 ) -> None:

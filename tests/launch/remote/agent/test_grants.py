@@ -19,6 +19,7 @@ from images.cloud_init import allowed_signers
 from launch.job.identity_request import NotSigned, signed_request
 from launch.remote.agent.grants import Grants
 from launch.remote.agent.metadata_door import Door
+from launch.remote.base import timing
 from launch.remote.node import identity_grant
 from launch.remote.node.prepare import Unfit
 from tests.rehearsal.node_lab import make_key
@@ -253,7 +254,7 @@ def test_a_node_whose_agent_grants_nothing_refuses_the_job(tmp_path: Path) -> No
 def test_ranks_do_not_start_before_the_nodes_first_runner_was_granted_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(identity_grant, "_LIMIT_S", 0.1)
+    monkeypatch.setattr(timing, "GRANT_S", 0.1)
     (tmp_path / "identity").mkdir()
     (tmp_path / "identity/a-1").write_text("")
     with pytest.raises(Unfit, match="the runner of this node's first rank was not granted it"):
