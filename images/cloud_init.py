@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import io
 import ipaddress
+import tarfile
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -13,6 +15,7 @@ from images.steps import Step
 from images.templates import render
 from images.user_data import FOLDER, LIMIT, packed, runner
 from launch.errors import InputError
+from launch.remote.agent.entry import NAMESPACE, SIGNER
 
 __all__ = [
     "AGENT_USER",
@@ -20,6 +23,7 @@ __all__ = [
     "MetricsService",
     "NodeSetup",
     "agent_files",
+    "allowed_signers",
     "cloud_config",
     "known_hosts",
     "node_patterns",
@@ -106,6 +110,8 @@ class NodeSetup:
     """``ssh-ed25519 AAAA…``"""
     host_private_key: str = field(repr=False)
     """OpenSSH PEM."""
+    user_public_key: str
+    """``ssh-ed25519 AAAA…`` of the operator, who signs the jobs that may use the nodes' identity."""
     cluster_private_key: str = field(repr=False)
     """OpenSSH PEM; its public half is authorised by Azure's provisioning."""
     shared: SharedMount | None = None
@@ -132,8 +138,9 @@ def cloud_config(setup: NodeSetup) -> str:
         image_check=_IMAGE_CHECK,
         limits=_LIMITS,
         no_upgrades=_NO_UPGRADES,
-        agent=agent_files(),
+        agent=_archive(agent_files()),
         agent_user=AGENT_USER,
+        allowed_signers=allowed_signers(setup.user_public_key),
         identity_rules=render("identity.nft.j2", agent=AGENT_USER),
         identity_unit=render("ranklift-identity.service.j2"),
         watch_unit=render("ranklift-watch.service.j2", user=setup.user, agent=AGENT_USER),
@@ -168,7 +175,8 @@ def node_patterns(setup: NodeSetup) -> list[str]:
     A plain ``*`` would pin the nodes' key on the rest of the world too: no ``git clone`` over ssh there.
 
     >>> node_patterns(NodeSetup(user="u", computer_name_prefix="node", subnet_prefix="10.0.0.0/23",
-    ...                         host_public_key="", host_private_key="", cluster_private_key=""))
+    ...                         host_public_key="", host_private_key="", user_public_key="",
+    ...                         cluster_private_key=""))
     ['localhost', '127.0.0.1', 'node??????', 'node??????.*', '10.0.0.*', '10.0.1.*']
     """
     subnet = ipaddress.IPv4Network(setup.subnet_prefix)
@@ -181,6 +189,11 @@ def node_patterns(setup: NodeSetup) -> list[str]:
 def known_hosts(setup: NodeSetup) -> str:
     """The line of ``/etc/ssh/ssh_known_hosts``: every node shows the one key of its stack."""
     return f"{','.join(node_patterns(setup))} {setup.host_public_key}\n"
+
+
+def allowed_signers(public_key: str) -> str:
+    """The text of ``/etc/ranklift/allowed_signers``: whose signature grants a job the nodes' identity."""
+    return f'{SIGNER} namespaces="{NAMESPACE}" {public_key}\n'
 
 
 def ssh_config(setup: NodeSetup) -> str:
@@ -213,6 +226,17 @@ def agent_files() -> dict[str, str]:
             files[package] = remote.joinpath(package).read_text("utf-8")
             wanted += _imported(files[path])
     return dict(sorted(files.items()))
+
+
+def _archive(files: dict[str, str]) -> bytes:
+    """Return a tar of files with these texts: compressed as one, they take a sixth less than one by one."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for path, text in files.items():
+            member, data = tarfile.TarInfo(path), text.encode()
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return made.getvalue()
 
 
 def _imported(source: str) -> list[str]:

@@ -35,6 +35,7 @@ def runner(steps: Sequence[Step]) -> str:
     return render("recipe.sh.j2", steps=steps, folder=FOLDER)
 
 
-def packed(text: str) -> str:
-    """Return ``text`` as cloud-init's ``gz+b64`` takes it; the same bytes for the same text, always."""
-    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+def packed(content: str | bytes) -> str:
+    """Return a file as cloud-init's ``gz+b64`` takes it; the same text for the same content, always."""
+    data = content.encode() if isinstance(content, str) else content
+    return base64.b64encode(gzip.compress(data, mtime=0)).decode()

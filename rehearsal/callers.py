@@ -14,7 +14,9 @@ from pathlib import Path
 
 __all__ = ["may_ask"]
 
-_RULE = re.compile(r"^\s*ip daddr 169\.254\.169\.254 meta skuid != \{ ([^}]*) \} reject$", re.M)
+_RULE = re.compile(
+    r"^\s*ip daddr 169\.254\.169\.254 meta skuid != \{ ([^}]*) \}(?: meta skuid != @(granted))? reject$", re.M
+)
 _KEEPER = "/etc/rehearsal/bin/keep"
 _PROC = Path("/proc")
 _last: dict[int, int] = {}
@@ -30,11 +32,28 @@ def may_ask(init: int, admin: str, address: str, port: int) -> bool:
         rules = (_PROC / f"{init}/root/run/rehearsal/nft").read_text()
     except OSError:
         return True
-    allowed = [name.strip() for names in _RULE.findall(rules) for name in names.split(",")]
-    if not allowed:
+    rule = _RULE.search(rules)
+    if rule is None:
         return True
     process = _holder(init, _inode(init, address, port))
-    return process is not None and _user(init, process, admin) in allowed
+    if process is None:
+        return False
+    user = _user(init, process, admin)
+    is_granted = bool(rule[2]) and user == admin and _id_of(init, admin) in _granted(init)
+    return is_granted or user in (name.strip() for name in rule[1].split(","))
+
+
+def _granted(init: int) -> list[str]:
+    """Return the user ids in the rules' set."""
+    try:
+        return (_PROC / f"{init}/root/run/rehearsal/granted").read_text().split()
+    except OSError:
+        return []
+
+
+def _id_of(init: int, user: str) -> str:
+    accounts = (line.split(":") for line in (_PROC / f"{init}/root/etc/passwd").read_text().splitlines())
+    return next((fields[2] for fields in accounts if fields[0] == user), "")
 
 
 def _inode(init: int, address: str, port: int) -> str:

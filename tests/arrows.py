@@ -151,7 +151,7 @@ ARROWS: dict[str, set[str]] = {
         "infra.preflight",
     },
     "infra.cluster.shared": {"images", "infra.cluster", "infra.config", "infra.preflight.meters"},
-    "images": {"catalogue"},
+    "images": {"catalogue", "launch.remote.agent.entry"},
     "catalogue": set(),
     "launch": {"launch.remote.base"},
     "launch.promise": {"catalogue", "launch.remote.base"},
@@ -171,7 +171,7 @@ ARROWS: dict[str, set[str]] = {
     "launch.health": {"catalogue", "launch", "launch.code", "launch.job", "launch.remote.probe"},
     "launch.job": {
         *("catalogue", "launch", "launch.environment", "launch.launchers", "launch.remote.base"),
-        *("launch.promise", "launch.remote.mpi", "launch.remote.node"),
+        *("launch.promise", "launch.remote.agent.entry", "launch.remote.mpi", "launch.remote.node"),
     },
     "launch.jobfile": {
         *("launch", "launch.data", "launch.environment", "launch.job", "launch.launchers"),
@@ -219,6 +219,7 @@ ARROWS: dict[str, set[str]] = {
     "launch.remote.node": {
         *("launch.remote.base", "launch.remote.debug.debug_child", "launch.remote.debug.dump_lines"),
         *("launch.remote.node.runtimes", "launch.remote.sample"),
+        *("launch.remote.agent.entry", "launch.remote.agent.identity_token", "launch.remote.agent.imds"),
     },
     "launch.remote.sample": {
         *("launch.remote.base", "launch.remote.health.nvml_library", "launch.remote.health.sysfs"),

@@ -94,7 +94,9 @@ class TrainingCluster(pulumi.ComponentResource):
             config,
             network,
             frontend.pool_id if frontend else None,
-            NodeAccess(_cloud_config(stack, config, cluster, host, folder), authorized_keys, tuple(used)),
+            NodeAccess(
+                _cloud_config(stack, config, (user, cluster, host), folder), authorized_keys, tuple(used)
+            ),
             identity,
             monitor_url=monitor_url,
             keeps_document=not changed,
@@ -140,13 +142,17 @@ def _without_former_types(
 
 
 def _cloud_config(
-    stack: str, config: ClusterConfig, cluster: KeyPair, host: KeyPair, folder: pulumi.Output[str] | None
+    stack: str,
+    config: ClusterConfig,
+    pairs: tuple[KeyPair, KeyPair, KeyPair],
+    folder: pulumi.Output[str] | None,
 ) -> pulumi.Output[str]:
+    user, cluster, host = pairs
     port = config.metrics_port
     metrics = None if port is None else MetricsService(port, stack, config.size.name, config.location)
 
-    def render(given: tuple[str, str, str, str | None]) -> str:
-        cluster_private, host_private, host_public, source = given
+    def render(given: tuple[str, str, str, str, str | None]) -> str:
+        user_public, cluster_private, host_private, host_public, source = given
         kind = KINDS[config.shared.kind] if config.shared else None
         return cloud_config(
             NodeSetup(
@@ -155,6 +161,7 @@ def _cloud_config(
                 subnet_prefix=config.subnet_prefix,
                 host_public_key=host_public,
                 host_private_key=host_private,
+                user_public_key=user_public,
                 cluster_private_key=cluster_private,
                 shared=kind.mount(source) if kind and source else None,
                 nvme=bool(config.size.nvme),
@@ -163,5 +170,5 @@ def _cloud_config(
             )
         )
 
-    keys = pulumi.Output.all(cluster.private_key, host.private_key, host.public_key, folder)
-    return keys.apply(lambda given: render((given[0], given[1], given[2], given[3])))
+    keys = pulumi.Output.all(user.public_key, cluster.private_key, host.private_key, host.public_key, folder)
+    return keys.apply(lambda given: render((given[0], given[1], given[2], given[3], given[4])))

@@ -22,7 +22,7 @@ class NodePlan:
     node_rank: int
     reserve: int
     """Slots the job holds there: one for each rank that takes one, or all when one process has the node to
-    itself."""
+    itself, and when the nodes' user is granted the identity: no other job's ranks run there then."""
     env: dict[str, str]
     ranks: tuple[RankPlan, ...]
 
@@ -40,7 +40,7 @@ def place(spec: JobSpec, nodes: Sequence[JobNode]) -> tuple[NodePlan, ...]:
     placed = []
     for node_rank, (node, here) in enumerate(zip(nodes, ranks, strict=True)):
         count = sum(rank.takes_slot for rank in here)
-        reserve = node.slots if count == 1 else count
+        reserve = node.slots if count == 1 or spec.identity else count
         env = node_environment(node_rank, node.private_ip)
         placed.append(NodePlan(node, node_rank, reserve, env, tuple(here)))
     return tuple(placed)

@@ -90,6 +90,8 @@ class JobPlan:
     """What was brought to the nodes before the job, in seconds since it is submitted."""
     py_spy: str = ""
     """Path below the nodes' home folder of the program that reads Python's stacks; empty without one."""
+    identity: str = field(default="", repr=False)
+    """Signed request for the nodes' identity (:mod:`launch.job.identity_request`); empty until then."""
     node_price: PlannedPrice | None = None
     """List price of each node, by which the head knows the job's cost; None where it is unknown."""
 
@@ -170,6 +172,7 @@ class JobPlan:
             "paths": self.paths,
             "env": self.env,
             "user_env": dict(spec.env),
+            "identity": self.identity or (None if spec.identity else ""),
             "master_addr": self.head.private_ip,
             "port": spec.port,
             "timeout_s": spec.timeout_s,

@@ -139,6 +139,8 @@ class JobSpec:
     """Seconds without output of any rank after which the job is looked at and, unless it moves, ended."""
     flight_recorder: bool = True
     """Whether PyTorch's flight recorder of NCCL's ranks can be asked what they do."""
+    identity: bool = False
+    """Whether ranks reach the nodes' metadata service, and so may act as the nodes' identity."""
     min_nodes: int | None = None
     """With how few nodes the command goes on by itself when others are lost (torchrun's ``--nnodes``
     range); None when it needs them all."""
@@ -187,6 +189,9 @@ class JobSpec:
     def _check_restarts(self) -> None:
         if not 0 <= self.max_restarts <= MOST:
             raise wrong(self, "max_restarts", "is not a number of restarts", f"give 0 to {MOST}")
+        if self.identity and self.max_restarts:
+            problem = "cannot be combined with identity: a signature grants it to one launch"
+            raise wrong(self, "max_restarts", problem, "leave one of the two out")
         if self.min_nodes is None:
             return
         if self.min_nodes < 1 or not self.per_node:

@@ -85,6 +85,7 @@ class Own:
     upload_every_s: float | None = None
     probe: bool | None = None
     flight_recorder: bool = True
+    identity: bool = False
     stage: str | None = None
     """Where data in storage are staged, of :data:`launch.data.data_spec.STAGES`; None for the default."""
 

@@ -193,6 +193,7 @@ def read_own(reader: Reader, place: Place, scope: Scope) -> Own:
             "upload_every",
             "probe",
             "flight_recorder",
+            "identity",
             "stage",
         ),
     )
@@ -216,6 +217,7 @@ def read_own(reader: Reader, place: Place, scope: Scope) -> Own:
         upload_every_s=reader.get(found, "upload_every", values.span, None),
         probe=reader.get(found, "probe", values.flag, None),
         flight_recorder=reader.get(found, "flight_recorder", values.flag, True),
+        identity=reader.get(found, "identity", values.flag, False),
         stage=reader.get(found, "stage", lambda place: values.one_of(place, STAGES), None),
     )
 

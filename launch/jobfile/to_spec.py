@@ -44,6 +44,7 @@ _KEYS = {
     "health": "ranklift.health",
     "grace_s": "ranklift.grace",
     "probe": "ranklift.probe",
+    "identity": "ranklift.identity",
     "min_nodes": "command",
     "command": "command",
     "script": "command",
@@ -70,6 +71,7 @@ class Flags:
     grace_s: float | None = None
     probe: bool | None = None
     flight_recorder: bool = True
+    identity: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,7 @@ def make(
             grace_s=flags.grace_s or job.own.grace_s or GRACE_S,
             probe=job.own.probe if flags.probe is None else flags.probe,
             flight_recorder=job.own.flight_recorder and flags.flight_recorder,
+            identity=job.own.identity or flags.identity,
             min_nodes=LAUNCHERS[kind].fewest_nodes(line) if start.per_node else None,
             display_name=job.display_name,
             experiment=job.experiment,

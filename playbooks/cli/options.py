@@ -39,6 +39,9 @@ HANG_HELP = (
     "look at the ranks, and end the job unless they move, once none of them has printed anything for so long"
 )
 RECORDER_HELP = "do not switch on PyTorch's flight recorder, which `fab debug` reads"
+IDENTITY_HELP = (
+    "ranks reach the nodes' metadata service, and so may do what the nodes' identity may (default: none does)"
+)
 PROBE = {
     "probe": "prove that nodes reach each other over InfiniBand before any rank starts "
     "(default: when the head uses these nodes for the first time)",

@@ -59,6 +59,7 @@ class Request:
     metrics: Mapping[str, str] = field(default_factory=dict)
     hang_after: str | None = None
     flight_recorder: bool = True
+    identity: bool = False
 
 
 def job_spec(
@@ -98,6 +99,7 @@ def job_spec(
         min_nodes=fewest,
         probe=request.probe,
         flight_recorder=request.flight_recorder,
+        identity=request.identity,
         metrics=request.metrics,
         home=home,
         health=request.health or HEALTH,

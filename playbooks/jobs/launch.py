@@ -18,6 +18,7 @@ from playbooks.cli.access import ACCESS, access_flags
 from playbooks.cli.options import (
     HANG_HELP,
     HEALTH_HELP,
+    IDENTITY_HELP,
     METRIC_HELP,
     PROBE,
     RECORDER_HELP,
@@ -61,6 +62,7 @@ _HELP = {
     "max-restarts": "launch it again on the same nodes after a failure, at most this often",
     "hang-after": f"{HANG_HELP}: 90, 90s, 10m or 2h (default: never)",
     "no-flight-recorder": RECORDER_HELP,
+    "identity": IDENTITY_HELP,
     "health": f"{HEALTH_HELP} (default: strict)",
     "on-unhealthy": f"{ON_UNHEALTHY_HELP} (default: refuse)",
     "grace": "time between SIGTERM and SIGKILL when its processes are ended: 90, 90s, 10m (default: 3s)",
@@ -84,6 +86,7 @@ _LAST = {
         "max_restarts": None,
         "hang_after": None,
         "no_flight_recorder": False,
+        "identity": False,
         "health": None,
         "on_unhealthy": None,
         "grace": None,
@@ -158,6 +161,7 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
         metrics=metrics_flag(given["metric"] or ()),
         hang_after=given["hang_after"],
         flight_recorder=not given["no_flight_recorder"],
+        identity=given["identity"],
     )
     on_unhealthy = on_unhealthy_flag(given["on_unhealthy"])
     inventory = stack.saved()

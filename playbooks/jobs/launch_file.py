@@ -23,6 +23,7 @@ from playbooks.cli.access import ACCESS, access_flags
 from playbooks.cli.options import (
     HANG_HELP,
     HEALTH_HELP,
+    IDENTITY_HELP,
     METRIC_HELP,
     PROBE,
     RECORDER_HELP,
@@ -67,6 +68,7 @@ _HELP = {
     "max-restarts": "launch it again on the same nodes after a failure, at most this often, over the file's",
     "hang-after": f"{HANG_HELP}, over the file's: 90s, 10m",
     "no-flight-recorder": RECORDER_HELP,
+    "identity": IDENTITY_HELP,
     "health": f"{HEALTH_HELP}; over the file's",
     "on-unhealthy": f"{ON_UNHEALTHY_HELP}; over the file's",
     "grace": "time between SIGTERM and SIGKILL when its processes are ended, over the file's: 90s, 10m",
@@ -99,6 +101,7 @@ def launch_file(  # noqa: PLR0913, PLR0917
     max_restarts: str | None = None,
     hang_after: str | None = None,
     no_flight_recorder: bool = False,
+    identity: bool = False,
     health: str | None = None,
     on_unhealthy: str | None = None,
     grace: str | None = None,
@@ -146,6 +149,7 @@ def launch_file(  # noqa: PLR0913, PLR0917
         grace_s=None if grace is None else seconds("--grace", grace),
         probe=probe_flag(probe, no_probe),
         flight_recorder=not no_flight_recorder,
+        identity=identity,
         metrics=metrics_flag(metric or ()),
     )
     about_unhealthy = on_unhealthy_flag(on_unhealthy) or job.own.on_unhealthy

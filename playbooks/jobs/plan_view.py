@@ -31,6 +31,7 @@ _PROBE = {
     True: "before any rank starts: only InfiniBand between nodes will do",
     False: "off: nothing proves InfiniBand between nodes",
 }
+_IDENTITY = "ranks, and all else that runs as their user meanwhile, may act as the nodes' identity"
 _HIDDEN = "(value not shown)"
 
 
@@ -100,6 +101,7 @@ def _facts(
     facts += [("probe", words) for wanted, words in _PROBE.items() if wanted is spec.probe]
     if not spec.flight_recorder:
         facts.append(("recorder", "PyTorch's flight recorder is left alone"))
+    facts += [("identity", _IDENTITY)] * spec.identity
     if spec.min_nodes:
         facts.append(("fewest", f"continues with {counted(spec.min_nodes, 'node')} when others are lost"))
     if spec.grace_s != GRACE_S:

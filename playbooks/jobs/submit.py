@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
-from infra.inventory import Inventory, Node
+from infra.inventory import KEY_FILE, Inventory, Node
 from launch.access import is_within, read_resolved
 from launch.errors import (
     InputError,
@@ -245,7 +245,7 @@ def _run(
         def start(planned: JobPlan) -> JobState | None:
             remember(stack, job, head.name, remote, taken=False)
             detach.phase = "sent"
-            planned = replace(planned, stages=stages.before_submit(), snapshots=pushed)
+            planned = replace(_signed(stack, planned), stages=stages.before_submit(), snapshots=pushed)
             if handling.detach:
                 submit(planned, host)
                 remember(stack, job, head.name, remote)
@@ -280,6 +280,16 @@ def _run(
     if handling.json:
         output.as_json(state)
     end_as(state)
+
+
+def _signed(stack: Stack, planned: JobPlan) -> JobPlan:
+    """Return the plan with the operator's signature where the job uses the nodes' identity."""
+    if not planned.spec.identity:
+        return planned
+    from launch.job.identity_request import signed_request
+
+    names = [part.node.name for part in planned.nodes]
+    return replace(planned, identity=signed_request(planned.id, names, stack.folder / KEY_FILE))
 
 
 def _report_detached(stack: Stack, job: str, head: Node, *, json: bool) -> None:

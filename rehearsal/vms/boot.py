@@ -65,6 +65,7 @@ HIDDEN = {
     "/usr/local/sbin": "sbin",
     f"{OWN_LIBRARY[0]}/{OWN_LIBRARY[1]}": "ranklift",
     "/var/lib/hyperv": "hyperv",
+    "/var/lib/ranklift": "agent",
 }
 """Folders that each node has of its own, with their place on its disk."""
 

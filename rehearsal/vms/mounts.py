@@ -33,7 +33,8 @@ __all__ = ["add_home", "change_devices", "ip", "make_bridge", "prepare"]
 
 _DISKS = "boot"
 """Mount point of all disks, with an empty folder over them: an empty ``/boot`` is harmless."""
-_EMPTY = (_DISKS, "home", "mnt", "opt", "root", "run", "srv", "tmp", "var/log", "var/tmp", "var/lib/hyperv")
+_VAR_LIB = ("var/lib/hyperv", "var/lib/ranklift")
+_EMPTY = (_DISKS, "home", "mnt", "opt", "root", "run", "srv", "tmp", "var/log", "var/tmp", *_VAR_LIB)
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _LINKS = {
     "kmsg": f"/sys/{KERNEL_LOG}",

@@ -40,6 +40,7 @@ SETUP = NodeSetup(
     computer_name_prefix="node",
     subnet_prefix="10.0.0.0/22",
     host_public_key="ssh-ed25519 AAAAhost",
+    user_public_key="ssh-ed25519 AAAAuser",
     host_private_key="-----BEGIN OPENSSH PRIVATE KEY-----\nhost\n-----END OPENSSH PRIVATE KEY-----\n",
     cluster_private_key="-----BEGIN OPENSSH PRIVATE KEY-----\ncluster\n-----END OPENSSH PRIVATE KEY-----\n",
 )
@@ -199,14 +200,24 @@ def test_shows_no_private_key_when_printed() -> None:
     assert "PRIVATE" not in json.dumps(repr(SETUP))
 
 
-def test_every_node_has_the_watcher_from_its_first_boot_on() -> None:
+def unpack_agent(there: dict[str, dict[str, str]], folder: Path) -> None:
+    """What a node's first boot does with the agent's archive, before the agent starts."""
+    archive = "/usr/local/lib/ranklift/agent.tar"
+    commands = yaml.safe_load(cloud_config(SETUP))["runcmd"]
+    unpack = ["tar", "-xf", archive, "-C", str(Path(archive).parent)]
+    assert commands.index(unpack) < commands.index(["systemctl", "enable", "--now", "ranklift-watch.service"])
+    data = gzip.decompress(base64.b64decode(there[archive]["content"]))
+    subprocess.run(["tar", "-xf", "-", "-C", str(folder)], input=data, check=True)
+
+
+def test_every_node_has_the_watcher_from_its_first_boot_on(tmp_path: Path) -> None:
     there = files()
     remote = Path(launch.remote.__file__).parent
-    entry = (remote / "__main__.py").read_text("utf-8")
-    assert unpacked(there["/usr/local/lib/ranklift/watch.py"]) == entry
-    for name in ("daemon", "autostop", "activity", "imds"):
-        source = (remote / "agent" / f"{name}.py").read_text("utf-8")
-        assert unpacked(there[f"/usr/local/lib/ranklift/agent/{name}.py"]) == source
+    unpack_agent(there, tmp_path)
+    assert (tmp_path / "watch.py").read_bytes() == (remote / "__main__.py").read_bytes()
+    for name in ("daemon", "autostop", "activity", "grants", "imds"):
+        source = (remote / "agent" / f"{name}.py").read_bytes()
+        assert (tmp_path / "agent" / f"{name}.py").read_bytes() == source
     unit = there["/etc/systemd/system/ranklift-watch.service"]["content"].splitlines()
     assert {f"User={AGENT_USER}", "Restart=always", "Requires=ranklift-identity.service"} <= set(unit)
     assert "ExecStart=/usr/bin/python3 -I -S /usr/local/lib/ranklift/watch.py watch /home/azureuser" in unit
@@ -222,11 +233,7 @@ def test_every_node_has_the_watcher_from_its_first_boot_on() -> None:
 
 
 def test_the_watcher_finds_all_it_imports_beside_itself(tmp_path: Path) -> None:
-    for path, file in files().items():
-        if path.endswith(".py"):
-            there = tmp_path / Path(path).relative_to("/usr/local/lib/ranklift")
-            there.parent.mkdir(exist_ok=True)
-            there.write_text(unpacked(file), "utf-8")
+    unpack_agent(files(), tmp_path)
     (tmp_path / ".ranklift").mkdir()
     watch = [sys.executable, "-I", "-S", str(tmp_path / "watch.py")]
     idle = subprocess.run(

@@ -24,6 +24,7 @@ import time
 
 from launch.remote.agent.activity import Activity, end_jobs, keep_room, overwrite, replace, sweep
 from launch.remote.agent.entry import WATCH
+from launch.remote.agent.grants import Grants
 from launch.remote.agent.imds import OK, ask, events, moment, settings
 from launch.remote.agent.metadata_door import Door
 
@@ -185,7 +186,7 @@ class Watch:
     def run(self) -> None:
         """Watch until the node ends, or the door's process does: systemd starts both again."""
         self.log.write(f"watches {os.uname().nodename}")
-        door = Door(f"{self._home}/.ranklift/agent/metadata", self._imds, os.stat(self._home).st_uid).start()
+        door = self._open_door()
         while not os.waitpid(door, os.WNOHANG)[0]:
             wait = self.turn()
             while wait > POLL_S:  # jobs and the cluster's end do not wait for the metadata service
@@ -194,6 +195,17 @@ class Watch:
                 self.tend()
             time.sleep(wait)
         self.log.write("the process ended that answers the nodes' user")
+
+    def _open_door(self) -> int:
+        user, grants = os.stat(self._home).st_uid, None
+        state = os.environ.get("STATE_DIRECTORY")  # systemd's, by the unit's StateDirectory=
+        if state:
+            grants = Grants(state, "/etc/ranklift/allowed_signers", user)
+            try:
+                grants.settle()  # what an earlier agent granted
+            except OSError as error:
+                self.log.write(str(error))
+        return Door(f"{self._home}/.ranklift/agent/metadata", self._imds, user, grants).start()
 
     def tend(self) -> None:
         """Do what needs no answer of the metadata service."""

@@ -3,7 +3,8 @@
 The kernel keeps that user from the service itself. Jobs need its tokens all the same, for data and images in
 Azure, and its tags: those are passed on, and tokens for other services, the Resource Manager's first of all,
 are refused. Any process of that user can ask here, so whoever runs a job has the rights of the nodes'
-identity on storage and registries, but cannot change Azure's resources.
+identity on storage and registries, but cannot change Azure's resources. A job that the operator has signed is
+granted the service itself, over a connection that its runner keeps open.
 """
 
 from __future__ import annotations
@@ -13,7 +14,14 @@ import os
 import sys
 import time
 
+from launch.remote.agent.entry import GRANT, VERIFY
 from launch.remote.agent.imds import ask
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from launch.remote.agent.grants import Grants
 
 __all__ = ["AUDIENCES", "Door", "is_allowed"]
 
@@ -55,9 +63,10 @@ def is_allowed(method: str, target: str) -> bool:
 class Door:
     """The socket; each request is answered by a child, so that none holds the agent up."""
 
-    def __init__(self, path: str, imds: str, user: int) -> None:
-        """Listen at ``path`` for processes of ``user``, root and the agent itself."""
-        self._imds = imds
+    def __init__(self, path: str, imds: str, user: int, grants: Grants | None = None) -> None:
+        """Listen at ``path`` for processes of ``user``, root and the agent itself; without ``grants`` no job
+        is granted the identity."""
+        self._imds, self._grants = imds, grants
         self.users: tuple[int, ...] = (user, os.getuid(), 0)
         self._children: list[int] = []
         if os.path.lexists(path):  # an earlier agent's
@@ -89,7 +98,7 @@ class Door:
         """Answer for so many seconds."""
         until = time.monotonic() + seconds
         while True:
-            self._children = [child for child in self._children if not os.waitpid(child, os.WNOHANG)[0]]
+            self._reap()
             left = until - time.monotonic()
             if left <= 0:
                 return
@@ -102,17 +111,29 @@ class Door:
             except OSError:  # nobody came
                 continue
             link = _socket.socket(fileno=number)
-            if not self._is_user(link):
-                link.close()
-                continue
-            child = os.fork()
-            if not child:
-                try:
-                    self._answer(link)
-                finally:
-                    os._exit(0)
+            if self._is_user(link):
+                self._in_child(self._answer, link)
             link.close()
+
+    def _reap(self) -> None:
+        ended = [os.waitpid(child, os.WNOHANG) for child in self._children]
+        self._children = [child for child, (pid, _) in zip(self._children, ended) if not pid]  # noqa: B905
+        if self._grants is not None and any(pid and status for pid, status in ended):
+            self._in_child(self._grants.settle)  # one that was killed may have held a grant
+
+    def _in_child(self, act: Callable[..., None], *given: object) -> None:
+        child = os.fork()
+        if child:
             self._children.append(child)
+            return
+        status = 1
+        try:
+            act(*given)
+            status = 0
+        except OSError as error:
+            os.write(2, f"{error}\n".encode())
+        finally:
+            os._exit(status)
 
     def _is_user(self, link: _socket.socket) -> bool:
         peer = link.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
@@ -120,21 +141,55 @@ class Door:
 
     def _answer(self, link: _socket.socket) -> None:
         until = time.monotonic() + _REQUEST_S
-        request = b""
-        while b"\r\n\r\n" not in request and len(request) < _REQUEST_BYTES:
-            link.settimeout(max(until - time.monotonic(), 0.001))
-            piece = link.recv(4096)
-            if not piece:
-                return
-            request += piece
-        method, target, *_ = [*request.split(b"\r\n")[0].decode("latin-1").split(" "), "", ""]
-        if not is_allowed(method, target):
-            status, body = 403, b"the node's agent does not pass this on"
+        head = _read(link, b"", until, lambda data: b"\r\n\r\n" in data or len(data) >= _REQUEST_BYTES)
+        method, target, *_ = [*head.split(b"\r\n")[0].decode("latin-1").split(" "), "", ""]
+        if method == "POST" and target in (VERIFY, GRANT) and self._grants is not None:
+            self._grant(self._grants, link, target, _body(link, head, until))
+        elif not is_allowed(method, target):
+            _respond(link, 403, b"the node's agent does not pass this on")
         else:
             try:
                 status, _, body = ask("GET", self._imds, target, b"", _LIMIT_S)
             except (OSError, ValueError) as error:
                 status, body = 504, str(error).encode()
-        head = f"HTTP/1.1 {status} -\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-        link.settimeout(_REQUEST_S)
-        link.sendall(head.encode() + body)
+            _respond(link, status, body)
+
+    def _grant(self, grants: Grants, link: _socket.socket, target: str, request: bytes) -> None:
+        """Verify a signed request; grant it, where that is asked, until the runner hangs up."""
+        from launch.remote.agent.grants import Refused
+
+        try:
+            job = grants.verified(request.decode("latin-1"))
+            if target == GRANT:
+                grants.hold(job, link, lambda why: _respond(link, 403 if why else 200, why.encode()))
+            else:
+                _respond(link, 200, b"")
+        except Refused as why:
+            _respond(link, 403, str(why).encode())
+
+
+def _read(link: _socket.socket, data: bytes, until: float, is_enough: Callable[[bytes], bool]) -> bytes:
+    """Return ``data`` and what follows it. Raise OSError where that is not enough by a time."""
+    while not is_enough(data):
+        link.settimeout(max(until - time.monotonic(), 0.001))
+        piece = link.recv(65536)
+        if not piece:
+            raise OSError("a request to the agent breaks off")
+        data += piece
+    return data
+
+
+def _body(link: _socket.socket, received: bytes, until: float) -> bytes:
+    from launch.remote.agent.grants import REQUEST_BYTES
+
+    head, _, body = received.partition(b"\r\n\r\n")
+    pairs = (line.partition(b":") for line in head.lower().split(b"\r\n"))
+    length = next((value.strip() for name, _, value in pairs if name == b"content-length"), b"")
+    wanted = min(int(length), REQUEST_BYTES) if length.isdigit() else 0
+    return _read(link, body, until, lambda data: len(data) >= wanted)
+
+
+def _respond(link: _socket.socket, status: int, body: bytes) -> None:
+    link.settimeout(_REQUEST_S)
+    head = f"HTTP/1.1 {status} -\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    link.sendall(head.encode() + body)

@@ -1,7 +1,7 @@
 """A job's folder on its head, ``~/.ranklift/jobs/<id>/``: its files and who may change them.
 
 ========== =====================================================================================
-job.json   the plan as the operator sent it; once no rank can start again, the user's variables by name alone
+job.json   the plan as the operator sent it; once no rank can start again, without its secrets
 state.json where the job is; replaced by rename, changed by the job's supervisor alone
 events.jsonl what happened to the job, one :data:`launch.remote.base.records.Event` a line
 stream.000001.log ... the ranks' merged output, see :mod:`launch.remote.log.segments`
@@ -57,12 +57,15 @@ _RESERVE_BYTES = 64 << 10
 
 
 def without_values(plan: Plan) -> Plan | ShownPlan:
-    """Return the plan as it may be shown and copied: user variables by name alone, since they hold secrets.
+    """Return the plan as it may be shown and copied: user variables by name alone, and no signature.
 
-    >>> without_values({"id": "a-1", "user_env": {"WANDB_API_KEY": "secret"}})
-    {'id': 'a-1', 'user_env': {'WANDB_API_KEY': None}}
+    >>> without_values({"id": "a-1", "user_env": {"WANDB_API_KEY": "secret"}, "identity": "signed"})
+    {'id': 'a-1', 'user_env': {'WANDB_API_KEY': None}, 'identity': None}
     """
-    return {**plan, "user_env": dict.fromkeys(plan["user_env"])} if plan.get("user_env") else plan
+    if not (plan.get("user_env") or plan.get("identity")):
+        return plan
+    shown: ShownPlan = {**plan, "user_env": dict.fromkeys(plan.get("user_env") or ())}
+    return {**shown, "identity": None} if plan.get("identity") else shown
 
 
 class Unreadable(Exception):
@@ -91,21 +94,20 @@ def parse_plan(data: bytes, path: str = "job.json") -> Plan:
 
 
 def shown_plan(data: bytes) -> bytes:
-    """Return a job.json without values of the user's variables. Raise :class:`Unreadable`: an unknown plan
-    may hold values anywhere."""
-    plan = parse_plan(data)
-    shown = without_values(plan)
+    """Return a job.json without secrets. Raise :class:`Unreadable`: an unknown plan may hold them."""
+    shown = without_values(plan := parse_plan(data))
     return data if shown is plan else json.dumps(shown).encode()
 
 
 def _without_secrets(data: bytes) -> bytes:
-    """Return a job.json of any version, made no longer, without the user's values: nothing of a torn one."""
+    """Return a job.json of any version, made no longer, without its secrets: nothing of a torn one."""
     try:
         plan = _parse_record(data, (), "")
     except Torn:
         return b""
     values = plan.get("user_env")
-    if not isinstance(values, dict) or all(value is None for value in values.values()):
+    has_values = isinstance(values, dict) and any(value is not None for value in values.values())
+    if not (has_values or plan.get("identity")):
         return data
     return json.dumps(without_values(plan), separators=(",", ":")).encode()
 
@@ -288,8 +290,8 @@ class Folder:
     def write_state(self, state: State) -> State:
         """Replace state.json unless it is terminal, and log the change; return the job's state then.
 
-        Values of the user's variables leave job.json before a state after which no rank starts. A full disk
-        raises nothing: a terminal state takes the reserved room; another state is not written.
+        Secrets leave job.json before a state after which no rank starts. A full disk raises nothing: a
+        terminal state takes the reserved room; another state is not written.
         """
         try:
             folder = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -319,7 +321,7 @@ class Folder:
         return state
 
     def _forget_values(self) -> str:
-        """Remove values of the user's variables from job.json; return why they stay, if they do."""
+        """Remove the job's secrets from job.json; return why they stay, if they do."""
         path = self.file("job.json")
         try:
             with suppress(FileNotFoundError):  # a removed plan has no values

@@ -190,6 +190,10 @@ class RunnerSpec(SlotRequest, ForRanks):
     env: dict[str, str]
     user_env: dict[str, str]
     outputs: list[str]
+    identity: str
+    """Signed request for the nodes' identity; empty but for the node's first runner of a job that uses it."""
+    with_identity: int
+    """1 where ranks wait until their node has granted it."""
     first: int
     """1 for the runner of the node's first rank, which checks and samples the node."""
     checks: Checks

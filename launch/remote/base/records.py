@@ -205,6 +205,8 @@ class _Plan(ForRanks):
     machinefile: str
     mpirun: dict[str, CommandLine]
     """By MPI."""
+    identity: str | None
+    """Signed request for the nodes' identity; None where it is not shown, empty where the job uses none."""
     nodes: list[PlannedNode]
     node_price: PlannedPrice | None
     """None where no price is known; missing in plans of older code."""

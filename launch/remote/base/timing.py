@@ -18,6 +18,8 @@ NODE_SILENT_S = 12.0
 query to the node, the job ends, and its user is informed, within 20."""
 BEAT_S = NODE_SILENT_S / 3
 """Interval of signs of life, either way: two may be late before the node counts as lost."""
+GRANT_S = NODE_SILENT_S / 2
+"""The runner waits as long for the node's agent to grant its job the identity, and sends no beat then."""
 TETHER_S = 2.5 * NODE_SILENT_S
 """Silence of the supervisor after which a runner ends its ranks by itself. Longer than the supervisor waits
 for a runner: the side that can report the reason decides first."""

@@ -12,7 +12,6 @@ Many runners start at once on few cores in a rehearsal. So this module and its i
 
 from __future__ import annotations
 
-import _socket
 import os
 import sys
 import time
@@ -31,9 +30,11 @@ from launch.remote.node.prepare import (
     modules_argv,
     prepare_folder,
 )
+from launch.remote.node.supervisor_link import connect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import _socket
     from collections.abc import Mapping
 
     from launch.remote.base import payloads
@@ -65,6 +66,8 @@ class Runner(Loop):
         """Name and title of the mpirun that started this runner; only of a node's first one under mpirun."""
         self._work = -1
         """Descriptor that locks the job's working folder on this node; -1 without one."""
+        self._grant: _socket.socket | None = None
+        """Connection whose end ends the job's grant of the nodes' identity."""
 
     def run(self) -> int:
         """Wait for the SPEC, prepare the node, wait for GO and run the ranks to their end.
@@ -80,6 +83,7 @@ class Runner(Loop):
             payload = self._key.decrypt(payload, self._context)
         spec: RunnerSpec = frames.unpack(payload)
         status = self._run(spec)
+        self._end_grant()
         if spec["checks"].get("recorder"):
             from launch.remote.node.rank_recorder import remove_pipes  # few jobs have them
 
@@ -111,6 +115,8 @@ class Runner(Loop):
                 self._send(frames.READY, ready)
                 go = self._wait_for(frames.GO)
                 if go is not None:
+                    if spec["with_identity"]:
+                        self._begin_grant(spec)
                     self._start(spec, frames.unpack(go))
             except slots.SlotsTaken as taken:
                 busy: Busy = {"taken": taken.taken}
@@ -126,11 +132,29 @@ class Runner(Loop):
         while any(rank.status is None for rank in self.ranks):
             self._handle_events(TICK_MS)
         left = self._end_leftovers()
-        for slot in held:
-            os.close(slot)  # before DONE: a restart may take the slots at once
+        if self._key is None:  # under mpirun other runners' ranks on this node may outlast this one's
+            self._end_grant()
+        if self._grant is None:  # a job that gets the slots must not get the identity
+            for slot in held:
+                os.close(slot)  # before DONE: a restart may take the slots at once
         done: Done = {"left": left}
         self._send(frames.DONE, done)
         return self._wait_for_close()
+
+    def _begin_grant(self, spec: RunnerSpec) -> None:
+        from launch.remote.node import identity_grant  # few jobs use it
+
+        if spec["identity"]:
+            self._grant = identity_grant.begin(spec["identity"])
+        else:
+            identity_grant.wait_for(spec["job"])
+
+    def _end_grant(self) -> None:
+        if self._grant is not None:
+            from launch.remote.node import identity_grant
+
+            identity_grant.end(self._grant)
+            self._grant = None
 
     def _make_ready(self, spec: RunnerSpec, held: list[int]) -> list[int]:
         """Do all that can fail, so that no rank starts if one node fails; return the reserved ports. Raise
@@ -139,6 +163,10 @@ class Runner(Loop):
         folder = prepare_folder(spec)
         held += hold_stored(spec)
         self._work = work_dir.make(folder, spec["snapshot"], self._keep_alive)
+        if spec["identity"]:
+            from launch.remote.node.identity_grant import verify  # few jobs use it
+
+            verify(spec["identity"])
         if spec["in_place"]:
             from launch.remote.node.snapshot_check import check  # loads OpenSSL, and few jobs need it
 
@@ -348,7 +376,7 @@ def run_rank() -> int:
     except OSError:
         key = None  # the supervisor sees that the proof is missing, and sends no SPEC
     try:
-        channel = _connect(host, int(port), frames.frame(frames.HELLO, frames.pack(hello)))
+        channel = connect(host, int(port), frames.frame(frames.HELLO, frames.pack(hello)))
     except OSError as error:
         sys.stderr.write(f"{os.uname().nodename} cannot reach the supervisor at {host}:{port}: {error}\n")
         return 1
@@ -366,35 +394,3 @@ def run_rank() -> int:
     if runner.is_supervisor_lost:
         processes.end_idle_launcher(launcher, launched, child)
     return status
-
-
-def _connect(host: str, port: int, hello: bytes) -> _socket.socket | None:
-    """Return a connection on which the supervisor has answered ``hello``; None when the supervisor has ended.
-
-    Connect again when the supervisor closes a connection unanswered: strangers may have crowded it out. Raise
-    OSError when the supervisor cannot be reached, and without an answer within
-    :data:`~launch.remote.base.timing.TETHER_S`.
-    """
-    until = time.monotonic() + timing.TETHER_S
-    is_first = True
-    while True:
-        channel = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
-        channel.settimeout(timing.TETHER_S)
-        try:
-            channel.connect((host, port))
-        except ConnectionRefusedError:
-            if is_first:
-                raise
-            return None
-        is_first = False
-        channel.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
-        try:
-            channel.sendall(hello)
-            if channel.recv(1, _socket.MSG_PEEK):
-                return channel
-        except (ConnectionResetError, BrokenPipeError):
-            pass  # the supervisor closed the connection unanswered
-        channel.close()
-        if time.monotonic() > until:
-            raise OSError("it closed every connection without an answer")
-        time.sleep(timing.CONNECT_AGAIN_S)

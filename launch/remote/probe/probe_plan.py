@@ -114,6 +114,7 @@ def make(plan: Plan, program: Program) -> Plan:
         "snapshots": [],
         "checks": {},
         "setup": "",
+        "identity": "",
         "data": [],
         "uploads": [],
         "output_folders": [],

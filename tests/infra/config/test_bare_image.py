@@ -22,6 +22,7 @@ def test_a_plain_image_brings_its_recipe(image: str, size: str) -> None:
         computer_name_prefix=config.computer_name_prefix,
         subnet_prefix=config.subnet_prefix,
         host_public_key="ssh-ed25519 AAAA",
+        user_public_key="ssh-ed25519 AAAAuser",
         host_private_key="PRIVATE",
         cluster_private_key="PRIVATE",
         steps=steps,

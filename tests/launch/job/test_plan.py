@@ -18,6 +18,7 @@ from launch.job.plan import JobPlan, plan
 from launch.job.spec import JobNode, JobSpec, Kind
 from launch.launchers.pytorch import torchrun_argv
 from launch.remote.base.records import BARE, EnvironmentRecord
+from launch.remote.head.runners.runner_spec import runner_spec
 
 GOLDEN = Path(__file__).parent / "golden"
 NODES = (
@@ -59,6 +60,27 @@ SPECS = {
 def test_the_whole_plan(kind: str) -> None:
     text = json.dumps(made(SPECS[kind]).as_dict(), indent=2, ensure_ascii=False)
     golden(f"plan-{kind}.json", text + "\n")
+
+
+def test_a_job_with_the_identity_has_its_nodes_to_itself() -> None:
+    assert [node.reserve for node in made(SPECS["mpi"]).nodes] == [2, 2, 2]
+    assert [node.reserve for node in made(replace(SPECS["mpi"], identity=True)).nodes] == [8, 8, 8]
+
+
+@pytest.mark.parametrize("first", [None, 0], ids=["node's runner", "rank's runner"])
+def test_no_rank_starts_without_a_grant_where_nobody_signed_for_the_identity(first: int | None) -> None:
+    """Its runner waits for one in vain."""
+    unsigned = made(replace(SPECS["mpi"], identity=True))
+    signed = replace(unsigned, identity="signed")
+    for job, expected in ((made(SPECS["mpi"]), ("", 0)), (unsigned, ("", 1)), (signed, ("signed", 1))):
+        spec = runner_spec(job.as_dict(), 0, first, 6105, [*range(8)])
+        assert (spec["identity"], spec["with_identity"]) == expected
+
+
+def test_only_a_nodes_first_runner_gets_the_signature() -> None:
+    job = replace(made(replace(SPECS["mpi"], identity=True)), identity="signed")
+    spec = runner_spec(job.as_dict(), 0, 1, 6105, [*range(8)])
+    assert (spec["identity"], spec["with_identity"]) == ("", 1)
 
 
 @pytest.mark.parametrize("kind", SPECS)

@@ -60,6 +60,7 @@ def sample_plan(job: str = "t-1", **fields: Any) -> Plan:
         "max_restarts": 0,
         "hang_after_s": None,
         "py_spy": "",
+        "identity": "",
         "min_nodes": None,
         "hostfile": "",
         "metrics": {},

@@ -16,7 +16,7 @@ from launch.job.spec import JobSpec, Kind
 from launch.remote.base import frames
 from launch.remote.base.encryption import SharedKey
 from launch.remote.base.payloads import Hello
-from launch.remote.node import runner
+from launch.remote.node.supervisor_link import connect
 from tests.launch.remote.head.runners.test_pending_connections import is_closed
 from tests.launch.standin import REMOTE, Nodes, Started, lines, shell, start, states, until
 from tests.launch.whole_jobs.test_restarting import mpirun_of
@@ -367,7 +367,7 @@ def test_a_runner_that_was_crowded_out_connects_again() -> None:
 
         supervisor = threading.Thread(target=supervise)
         supervisor.start()
-        channel = runner._connect("127.0.0.1", listener.getsockname()[1], b"hello")
+        channel = connect("127.0.0.1", listener.getsockname()[1], b"hello")
         assert channel is not None
         assert channel.recv(1) == b"S", "what came is still to be read"
         channel.close()

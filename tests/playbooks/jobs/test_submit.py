@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from invoke.exceptions import Exit
 from infra.inventory import Inventory
 from launch.client import submit
 from launch.client.events import StateChange
-from launch.errors import InputError, ManyNodesError, NodeUnreachable, NotPushed
+from launch.errors import InputError, ManyNodesError, MissingTool, NodeUnreachable, NotPushed
 from launch.host import Completed
 from launch.remote.base.phase_records import Phase
 from playbooks.cli import output
@@ -38,11 +39,15 @@ class Planned:
     id: str = "t-1"
     remote: str = ".ranklift/remote/abc"
     spec: object = field(
-        default_factory=lambda: SimpleNamespace(environment=None, runtime="bare", hang_after_s=None)
+        default_factory=lambda: SimpleNamespace(
+            environment=None, runtime="bare", hang_after_s=None, identity=False
+        )
     )
     py_spy: str = ""
     stages: tuple[Phase, ...] = ()
     snapshots: tuple[str, ...] = ()
+    nodes: tuple[Any, ...] = ()
+    identity: str = ""
 
 
 PLANNED = cast("Any", Planned())
@@ -130,6 +135,36 @@ def test_a_push_before_the_job_is_one_of_its_stages(desk: Desk, monkeypatch: pyt
     (stage,) = second.stages
     assert (stage["phase"], stage["bytes"], stage["verdict"]) == ("stage-code", 1234, "")
     assert stage["start"] <= stage["end"] <= 0
+
+
+def test_a_job_with_the_identity_is_signed_for_the_nodes_of_its_plan_and_another_is_not(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans = list[Planned]()
+    desk.submits(lambda planned, *_: plans.append(planned))
+    desk.launch()
+    assert plans.pop().identity == ""
+    nodes = tuple(SimpleNamespace(node=SimpleNamespace(name=name)) for name in ("node000003", "node000000"))
+    spec = SimpleNamespace(**{**vars(PLANNED.spec), "identity": True})
+    monkeypatch.setattr(sys.modules[__name__], "PLANNED", Planned(spec=spec, nodes=nodes))
+    desk.launch()
+    (planned,) = plans
+    assert planned.identity.startswith(
+        "identity t-1\nnode000003\nnode000000\n-----BEGIN SSH SIGNATURE-----\n"
+    )
+
+
+def test_a_job_with_the_identity_that_cannot_be_signed_reaches_no_head(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans = list[Planned]()
+    desk.submits(lambda planned, *_: plans.append(planned))
+    spec = SimpleNamespace(**{**vars(PLANNED.spec), "identity": True})
+    monkeypatch.setattr(sys.modules[__name__], "PLANNED", Planned(spec=spec))
+    monkeypatch.setenv("PATH", str(desk.stack.folder))
+    with pytest.raises(MissingTool, match="ssh-keygen"):
+        desk.launch()
+    assert plans == []
 
 
 def test_a_head_that_shows_the_job_has_taken_it_although_it_is_lost_later(desk: Desk) -> None:

@@ -125,6 +125,7 @@ def test_every_document_that_a_cluster_s_machines_get_is_understood() -> None:
         computer_name_prefix="node",
         subnet_prefix="10.0.0.0/20",
         host_public_key=public,
+        user_public_key="ssh-ed25519 AAAAuser",
         host_private_key=secret,
         cluster_private_key=secret,
         shared=SharedMount("10.0.0.9:/srv/shared"),

@@ -60,6 +60,8 @@ def runner_spec(
         "python": plan["python"],
         "outputs": plan["output_folders"],
         "metrics": plan.get("metrics", {}),
+        "identity": (plan.get("identity") or "") if first else "",
+        "with_identity": int(plan.get("identity", "") != ""),  # None: nobody signed, so no rank starts
         "first": int(first),
         "checks": plan["checks"] if first else {},
         "health": plan["health"] if first else NOT_CHECKED,

@@ -63,6 +63,16 @@ def test_a_terminal_state_leaves_the_names_alone_in_a_file_for_the_user_alone(st
     assert stat.S_IMODE(Path(folder.file("job.json")).stat().st_mode) == 0o600
 
 
+def test_the_signed_request_for_the_identity_is_forgotten_too() -> None:
+    for values in ({}, {"KEY": "value"}):
+        plan: Plan = {**PLAN, "user_env": values, "identity": f"identity t-2\n{SECRET}"}
+        folder = job_dir.Folder(f"t-{len(values)}-i")
+        folder.create(plan)
+        assert json.loads(job_dir.shown_plan(json.dumps(plan).encode()))["identity"] is None
+        folder.write_state(sample_state(state="CANCELLED"))
+        assert (folder.plan()["identity"], files_with_the_secret(folder)) == (None, [])
+
+
 def test_an_upload_after_the_last_rank_does_not_keep_the_values() -> None:
     folder = job_dir.Folder("t-1")
     folder.create(PLAN)

@@ -24,6 +24,7 @@ COUPLINGS: dict[str, tuple[float, dict[str, str]]] = {
         {
             "BEAT_S": "several signs of life fit into the limit",
             "DEBUG_UNHEARD_S": "a look waits for a sign of life before it takes a node for cut off",
+            "GRANT_S": "a runner that waits for its node's agent is not taken for lost",
             "TETHER_S": "the supervisor, which can report the reason, gives up before the runner",
             "SSH_ALIVE_S": "ssh gives up on a silent node no earlier than the supervisor",
             "SSH_SILENT_S": "the same, as one number",
@@ -116,6 +117,7 @@ def test_the_limits_keep_their_order(silent: float) -> None:
     found = with_another("NODE_SILENT_S", silent)
     assert found["BEAT_S"] < found["DEBUG_UNHEARD_S"] < found["NODE_SILENT_S"]
     assert 2 * found["BEAT_S"] < found["NODE_SILENT_S"] < found["SSH_SILENT_S"]
+    assert found["BEAT_S"] + found["GRANT_S"] < found["NODE_SILENT_S"]
     assert found["NODE_SILENT_S"] < found["TETHER_S"] < found["HEAD_GONE_S"]
     assert found["SSH_SILENT_S"] < found["PUSH_SILENT_S"] < found["PUSH_STALL_S"]
     assert found["SSH_SILENT_S"] < min(found["COLLECT_SILENT_S"], found["AGENT_ANSWER_S"])

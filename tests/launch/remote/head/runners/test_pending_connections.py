@@ -15,7 +15,7 @@ import pytest
 from launch.remote.base import frames, timing
 from launch.remote.head.runners import pending_connections
 from launch.remote.head.runners.pending_connections import MOST, PendingConnections
-from launch.remote.node import runner
+from launch.remote.node.supervisor_link import connect
 
 TOKEN = "00112233445566778899aabbccddeeff"
 HELLO = {"rank": 0, "local_rank": 0, "node": "node000000", "pid": 7, "token": TOKEN, "proof": "p"}
@@ -191,7 +191,7 @@ def test_six_thousand_connections_while_runners_connect_keep_none_of_them_out(
 
     def run(rank: int) -> None:
         host, number = port.address
-        channels.append(runner._connect(host, number, hello(rank=rank)))
+        channels.append(connect(host, number, hello(rank=rank)))
 
     for number in range(6000):
         flood.append(
