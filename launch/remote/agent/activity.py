@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from launch.remote.base.records import Process, QueueEntry
 
-__all__ = ["Activity", "end_jobs", "is_alive", "keep_room", "overwrite", "replace", "sweep"]
+__all__ = ["Activity", "end_jobs", "is_alive", "keep_room", "open_regular", "overwrite", "replace", "sweep"]
 
 _ROOM = 4096
 _ROOM_NAME = ".reserve"
@@ -61,8 +61,7 @@ class Activity:
 
     def _written(self, now: float) -> float | None:
         try:
-            with open(self._active, encoding="ascii") as file:
-                since = float(file.read())
+            since = float(_read(self._active))
         except (OSError, ValueError):
             return None
         return since if since <= now else 0.0  # it is from before this boot
@@ -77,9 +76,9 @@ class Activity:
     def _queue(self) -> list[QueueEntry]:
         try:
             listed = json.loads(_read(f"{self._folder}/queue.json"))
-            return [entry for entry in listed if is_alive(entry["process"])]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (OSError, ValueError, RecursionError):
             return []
+        return list(filter(_waits_or_runs, listed)) if isinstance(listed, list) else []
 
     def _slots_are_held(self) -> bool:
         """Return whether jobs hold slots; lock each for a moment, under the guard that runners take as well.
@@ -108,14 +107,28 @@ class Activity:
         return False
 
 
-def _read(path: str) -> bytes:
-    fd = os.open(path, _READ)
+def _waits_or_runs(entry: QueueEntry) -> bool:
+    """Return whether the entry is of a job whose supervisor is alive; one that is damaged is not."""
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(f"{path} is not a file")
-        return os.read(fd, _MOST_BYTES)
-    finally:
-        os.close(fd)
+        job = entry["job"]
+        return isinstance(job, str) and "/" not in job and bool(job.strip(".")) and is_alive(entry["process"])
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
+        return False
+
+
+def open_regular(path: str, flags: int) -> int:
+    """Return a handle of a regular file; an ``opener``. Raise OSError: a job may have put a pipe or a link
+    in its place."""
+    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    raise OSError(f"{path} is not a file")
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb", opener=open_regular) as file:
+        return file.read(_MOST_BYTES)
 
 
 def is_alive(process: Process) -> bool:
@@ -162,7 +175,7 @@ def overwrite(path: str, moment: float) -> None:
     """Write a time into a file in place, which a full disk allows; where that fails, remove the file."""
     text = f"{moment:<24.3f}"
     try:
-        with open(path, "r+", encoding="ascii") as file:
+        with open(path, "r+", encoding="ascii", opener=open_regular) as file:
             file.write(text)
     except OSError:
         if not replace(path, text):
@@ -191,10 +204,9 @@ def end_jobs(folder: str, within_s: float, reason: str) -> int:
     for job in Activity(folder).jobs():
         place = f"{folder}/jobs/{job}"
         try:
-            with open(f"{place}/job.json", encoding="utf-8") as file:
-                grace = min(float(json.load(file)["grace_s"]), within_s)
-        except (OSError, ValueError, KeyError):
-            continue
+            grace = min(float(json.loads(_read(f"{place}/job.json"))["grace_s"]), within_s)
+        except (OSError, ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
+            grace = within_s  # a damaged record is no reason to let its job run on
         if not os.path.exists(f"{place}/cancel"):
             ending += replace(f"{place}/cancel", f"{grace:g}\n{reason}")
     return ending

@@ -395,8 +395,6 @@ def all_jobs() -> list[State]:
         return []
     states = []
     for name in names:
-        try:
+        with suppress(OSError, ValueError, KeyError):  # a folder that another process makes or removes
             states.append(Folder(name).state())
-        except (OSError, ValueError, KeyError):  # a folder that another process makes or removes
-            continue
     return sorted(states, key=lambda state: state["created"])

@@ -11,6 +11,7 @@ from launch.access import Access
 from launch.environment.environment_spec import MOST_FOLDERS, Bare, ImageEnvironment, PythonEnvironment
 from launch.environment.requirements import read_requirements, with_wheels
 from launch.errors import InputError, InputErrors
+from launch.jobfile import read_conda
 from launch.remote.store.store import KEEP
 
 
@@ -175,3 +176,37 @@ def test_more_folders_of_wheels_than_a_head_keeps_are_refused(tmp_path: Path) ->
     with pytest.raises(InputError, match=refusal):
         with_wheels(replace(asked, channels=tuple(folders[:1])), [str(one) for one in folders[1:]])
     assert MOST_FOLDERS < KEEP, "the job's code is among what a head keeps"
+
+
+def test_a_repositorys_link_to_a_token_is_refused_under_the_name_that_was_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    token = tmp_path / ".cache/huggingface/token"
+    token.parent.mkdir(parents=True)
+    token.write_text("hf_AbCd")  # a package's name, as far as pip knows
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    for name, read in (("requirements.txt", read_requirements), ("conda.yml", read_conda)):
+        (repository / name).symlink_to(token)
+        with pytest.raises(InputError, match="credentials") as refused:
+            read(repository / name, Access(folders=(tmp_path,)))
+        assert str(token) in str(refused.value)
+
+
+def test_a_repositorys_link_to_a_file_outside_needs_the_users_yes(tmp_path: Path) -> None:
+    (tmp_path / "diary").write_text("numpy\n")
+    (tmp_path / "repository").mkdir()
+    link = tmp_path / "repository/requirements.txt"
+    link.symlink_to("../diary")
+    with pytest.raises(InputError, match=f"--allow-path {tmp_path}"):
+        read_requirements(link)
+    assert read_requirements(link, Access(folders=(tmp_path,))).requirements == "numpy"
+
+
+def test_a_file_in_the_home_folder_that_the_user_names_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "requirements.txt").write_text("numpy\n")
+    assert read_requirements(tmp_path / "requirements.txt").requirements == "numpy"

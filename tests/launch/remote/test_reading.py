@@ -6,8 +6,10 @@ import ast
 import json
 import time
 import tracemalloc
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Union
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -114,7 +116,11 @@ def test_an_error_names_the_field_its_value_and_what_it_should_be(changes: Any, 
             ["", ".x", "a/b", "a\0", "-x", "é", "a" * 201, []],
         ),
         (NodeName, ["node000000", "login.x"], ["..", "a/b", "a b", "", "\x1b[2J", {}, False]),
-        (UnixTime, [0, 1.5, 253402300799], [-1, 1e300, float("nan"), float("inf"), 10**400, True, "1"]),
+        (
+            UnixTime,
+            [0, 1.5, 253402128000],
+            [253402300799, -1, 1e300, float("nan"), float("inf"), 10**400, True, "1"],
+        ),
         (Count, [0, (1 << 63) - 1], [-1, 1 << 63, 10**30, 1.0, True, None]),
         (ExitStatus, [0, 255], [-1, 256, 1.0, False]),
         (str, ["", "\udcff", "a" * (1 << 20)], ["a" * ((1 << 20) + 1), "\ud800", "\udfff", 1, None]),
@@ -215,3 +221,10 @@ def test_answers_of_nodes_are_parsed_by_the_reader_alone() -> None:
     looked_at = [*(root / "client").glob("*.py"), *(root / "results").glob("*.py"), root / "code/push.py"]
     assert len(looked_at) > 20
     assert {path.name: calls_of_loads(path) for path in looked_at if calls_of_loads(path)} == {}
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago", "UTC"])
+def test_each_time_that_is_read_can_be_shown_in_each_zone(zone: str) -> None:
+    for seconds in (0, 253402128000):
+        moment = datetime.fromtimestamp(read(UnixTime, seconds), ZoneInfo(zone))
+        assert moment.year in (1969, 1970, 9999)

@@ -214,3 +214,46 @@ class TestEndingJobs:
         queue.leave("a-1")
         assert end_jobs(str(folder), 55.0, "time is over") == 0
         assert cancel.cancel_request(of_job, 1.0) is None
+
+
+class TestDamagedRecords:
+    """A job of the nodes' user can put anything there; the agent outlives it."""
+
+    @pytest.mark.parametrize(
+        "entry",
+        [
+            {"process": ME},
+            {"job": ["a-1"], "process": ME},
+            {"job": "../a-1", "process": ME},
+            {"job": "a-1", "process": {"pid": float("inf"), "started": 1}},
+            {"job": "a-1", "process": 7},
+            7,
+        ],
+    )
+    def test_a_damaged_entry_of_the_queue_hides_no_other(self, folder: Path, entry: object) -> None:
+        good = {"job": "good", "process": ME, "slots": None}
+        (folder / "queue.json").write_text(json.dumps([entry, good]))
+        assert Activity(str(folder)).jobs() == ["good"]
+        assert Activity(str(folder)).look() == 0.0
+
+    @pytest.mark.timeout(20)
+    def test_a_pipe_in_place_of_the_agents_own_file_holds_nothing_up(self, folder: Path) -> None:
+        os.mkfifo(folder / "agent/active")
+        assert Activity(str(folder)).look() >= 0.0
+
+    @pytest.mark.timeout(20)
+    @pytest.mark.parametrize("record", [None, '{"grace_s": null}', "[]", "[" * 100_000, '{"grace_s": 1e999}'])
+    def test_a_damaged_job_is_asked_to_end_and_so_is_the_next(self, folder: Path, record: str | None) -> None:
+        listed = [{"job": job, "process": ME, "slots": None} for job in ("bad", "good")]
+        (folder / "queue.json").write_text(json.dumps(listed))
+        for job in ("bad", "good"):
+            (folder / f"jobs/{job}").mkdir(parents=True)
+            (folder / f"jobs/{job}/job.json").write_text(json.dumps(plan(job, 7.0)))
+        if record is None:
+            (folder / "jobs/bad/job.json").unlink()
+            os.mkfifo(folder / "jobs/bad/job.json")
+        else:
+            (folder / "jobs/bad/job.json").write_text(record)
+        assert end_jobs(str(folder), 60, "why") == 2
+        assert (folder / "jobs/bad/cancel").read_text() == "60\nwhy"
+        assert (folder / "jobs/good/cancel").read_text() == "7\nwhy"
