@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from launch.remote.base.records import Process, QueueEntry
 
-__all__ = ["Activity", "end_jobs", "is_alive", "keep_room", "open_regular", "overwrite", "replace", "sweep"]
+__all__ = ["Activity", "end_jobs", "is_alive", "keep_room", "overwrite", "regular", "replace", "sweep"]
 
 _ROOM = 4096
 _ROOM_NAME = ".reserve"
@@ -116,7 +116,7 @@ def _waits_or_runs(entry: QueueEntry) -> bool:
         return False
 
 
-def open_regular(path: str, flags: int) -> int:
+def regular(path: str, flags: int) -> int:
     """Return a handle of a regular file; an ``opener``. Raise OSError: a job may have put a pipe or a link
     in its place."""
     fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
@@ -127,7 +127,7 @@ def open_regular(path: str, flags: int) -> int:
 
 
 def _read(path: str) -> bytes:
-    with open(path, "rb", opener=open_regular) as file:
+    with open(path, "rb", opener=regular) as file:
         return file.read(_MOST_BYTES)
 
 
@@ -175,7 +175,7 @@ def overwrite(path: str, moment: float) -> None:
     """Write a time into a file in place, which a full disk allows; where that fails, remove the file."""
     text = f"{moment:<24.3f}"
     try:
-        with open(path, "r+", encoding="ascii", opener=open_regular) as file:
+        with open(path, "r+", encoding="ascii", opener=regular) as file:
             file.write(text)
     except OSError:
         if not replace(path, text):

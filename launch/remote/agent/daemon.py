@@ -22,15 +22,7 @@ import os
 import sys
 import time
 
-from launch.remote.agent.activity import (
-    Activity,
-    end_jobs,
-    keep_room,
-    open_regular,
-    overwrite,
-    replace,
-    sweep,
-)
+from launch.remote.agent.activity import Activity, end_jobs, keep_room, overwrite, regular, replace, sweep
 from launch.remote.agent.entry import WATCH
 from launch.remote.agent.grants import Grants
 from launch.remote.agent.imds import OK, ask, events, moment, settings
@@ -138,7 +130,7 @@ class Log:
         """Add a line with its time; a full disk loses it."""
         line = time.strftime("%Y-%m-%dT%H:%M:%SZ ", time.gmtime()) + " ".join(words.split()) + "\n"
         try:
-            with open(self._path, "a", encoding="utf-8", opener=open_regular) as file:
+            with open(self._path, "a", encoding="utf-8", opener=regular) as file:
                 file.write(line)
                 is_full = file.tell() > _LOG_BYTES
             if is_full:
@@ -378,7 +370,7 @@ class Watch:
 def leads(folder: str) -> bool:
     """Return whether the agent of this ``~/.ranklift`` leads by its last report, since this boot."""
     try:
-        with open(f"{folder}/agent/leads", encoding="ascii", opener=open_regular) as file:
+        with open(f"{folder}/agent/leads", encoding="ascii", opener=regular) as file:
             return 0 <= float(file.read()) - time.monotonic() <= FRESH_S + 1  # it is written rounded
     except (OSError, ValueError):
         return False
