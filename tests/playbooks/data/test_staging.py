@@ -33,7 +33,9 @@ RECORD: DataRecord = {
     "files": 2,
     "seconds": 1.0,
 }
-SPEC = SimpleNamespace(environment=None, runtime="bare", home="/home/azureuser", hang_after_s=None)
+SPEC = SimpleNamespace(
+    environment=None, runtime="bare", home="/home/azureuser", hang_after_s=None, identity=False
+)
 
 
 @dataclass(frozen=True)
