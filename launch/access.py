@@ -52,6 +52,13 @@ class Access:
         """Return the scope of the files in ``folder``."""
         return Scope(folder, repository_of(folder), self)
 
+    def typed(self, key: str, path: Path) -> tuple[Scope, Path]:
+        """Return the scope of a file that the user names, and its path resolved as :meth:`Scope.admitted`
+        does: where the file is a repository's link, what it leads to is the repository's word."""
+        scope = self.of(path.parent)
+        is_typed = scope.repository is None  # in a home folder, which is nobody's repository
+        return scope, scope.admitted(key, path, is_typed=is_typed)
+
     def fill(self, where: str, name: str) -> str:
         """Return the value of a variable for ``${NAME}`` at ``where``. Raise
         :class:`~launch.errors.InputError` for one that the user has not named."""
@@ -100,11 +107,6 @@ class Scope:
         if not is_typed and not is_within(path, filter(None, (self.repository,))):
             self.access.allow(where, path, self.repository)
         return path
-
-    def typed(self, key: str, path: Path) -> Path:
-        """Return the path of a file that the user names as :meth:`admitted` does: where it is a repository's
-        link, what it leads to is the repository's word. A file in a home folder is in none."""
-        return self.admitted(key, path, is_typed=self.repository is None)
 
     def at(self, folder: Path) -> Scope:
         """Return the same for a file in another folder, which this one includes."""

@@ -91,8 +91,7 @@ def read_requirements(
     """
     real = path
     if scope is None:
-        scope = (access or Access()).of(path.parent)
-        real = scope.typed(key, path)
+        scope, real = (access or Access()).typed(key, path)
     made = parse_requirements(_lines(path, real, key, scope.at(path.parent)))
     if not made.requirements:
         raise InputError(

@@ -63,8 +63,7 @@ def read_conda(
     :class:`~launch.errors.InputError` with file, line, key, value and remedy.
     """
     if scope is None:
-        scope = (access or Access()).of(path.parent)
-        scope.typed(key, path)
+        scope, _ = (access or Access()).typed(key, path)
     try:
         place = compose(path, kind="a conda file, e.g. conda.yml")
     except InputError as error:

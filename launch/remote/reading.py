@@ -48,8 +48,9 @@ _LONGEST = 1 << 20
 _LARGEST = (1 << 63) - 1
 """Absolute value of an integer whose type names no bound: what a file system and a C library take."""
 _YEAR_10000 = 253402300800
-_TWO_DAYS = 2 * 86400  # east of Greenwich it is the year 10000 earlier, which datetime does not know
 """Unix time after the last second that :class:`datetime.datetime` can hold."""
+_TWO_DAYS = 2 * 86400
+"""East of Greenwich the year 10000 begins earlier, by less than this."""
 _FARTHEST = 1e300
 _SHOWN = 60
 """Characters of a value in an error."""

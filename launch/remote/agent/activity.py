@@ -22,7 +22,8 @@ __all__ = ["Activity", "end_jobs", "is_alive", "keep_room", "overwrite", "regula
 
 _ROOM = 4096
 _ROOM_NAME = ".reserve"
-_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_ANYTHING = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+"""Flags to open a file that may be anything: no link's target is opened, no pipe's writer awaited."""
 _MOST_BYTES = 16 << 20
 
 
@@ -85,14 +86,14 @@ class Activity:
         A command that removes this node (:func:`launch.remote.base.names.is_removal`) is not a job."""
         folder = f"{self._folder}/slots"
         try:
-            guard = os.open(f"{folder}/guard", _READ)
+            guard = os.open(f"{folder}/guard", os.O_RDONLY | _ANYTHING)
         except OSError:
             return False  # no job was ever here
         try:
             fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for name in os.listdir(folder):
                 if name.isdigit():
-                    fd = os.open(f"{folder}/{name}", _READ)
+                    fd = os.open(f"{folder}/{name}", os.O_RDONLY | _ANYTHING)
                     try:
                         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     except BlockingIOError:
@@ -119,7 +120,7 @@ def _waits_or_runs(entry: QueueEntry) -> bool:
 def regular(path: str, flags: int) -> int:
     """Return a handle of a regular file; an ``opener``. Raise OSError: a job may have put a pipe or a link
     in its place."""
-    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    fd = os.open(path, flags | _ANYTHING, 0o666)
     if stat.S_ISREG(os.fstat(fd).st_mode):
         return fd
     os.close(fd)

@@ -22,6 +22,7 @@ __all__ = [
     "TTL",
     "Event",
     "ask",
+    "ask_and_stay",
     "events",
     "identity",
     "moment",
@@ -155,6 +156,15 @@ def parse(data: bytes) -> Answer | None:
 def ask(method: str, base: str, path: str, body: bytes, limit: float) -> Answer:
     """Return the answer to one question over plain HTTP, past any proxy; ``base`` is ``http://HOST[:PORT]``
     or ``unix:PATH``. Raise OSError without an answer within ``limit`` seconds, and as :func:`parse`."""
+    answer, link = ask_and_stay(method, base, path, body, limit)
+    link.close()
+    return answer
+
+
+def ask_and_stay(
+    method: str, base: str, path: str, body: bytes, limit: float
+) -> tuple[Answer, _socket.socket]:
+    """Return the answer as :func:`ask` does, and the connection, which is still open."""
     path_of_socket = base[len("unix:") :] if base.startswith("unix:") else ""
     address = "localhost" if path_of_socket else base.partition("://")[2]
     host, _, port = address.partition(":")
@@ -166,14 +176,19 @@ def ask(method: str, base: str, path: str, body: bytes, limit: float) -> Answer:
         link.settimeout(limit)
         link.connect(path_of_socket or (host, int(port or 80)))
         link.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-        data, until = b"", time.monotonic() + limit
-        while True:
-            piece = link.recv(65536)
-            data += piece
-            answer = parse(data)
-            if answer is not None:
-                return answer
-            if not piece or len(data) > _LIMIT_BYTES or time.monotonic() > until:
-                raise OSError(f"the answer breaks off after {len(data)} bytes")
-    finally:
+        return _answer(link, limit), link
+    except BaseException:
         link.close()
+        raise
+
+
+def _answer(link: _socket.socket, limit: float) -> Answer:
+    data, until = b"", time.monotonic() + limit
+    while True:
+        piece = link.recv(65536)
+        data += piece
+        answer = parse(data)
+        if answer is not None:
+            return answer
+        if not piece or len(data) > _LIMIT_BYTES or time.monotonic() > until:
+            raise OSError(f"the answer breaks off after {len(data)} bytes")

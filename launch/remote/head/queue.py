@@ -59,6 +59,7 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
     "foreign": dict,
 }
 _LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_WISH = ("need", "of")
 _MOST_SLOTS = 4096
 """Above every node's slots: what is larger was written by a job."""
 
@@ -100,10 +101,9 @@ def _is_entry(entry: Any) -> bool:
     slots, foreign = (entry["slots"] or {}).values(), entry["foreign"].values()
     return (
         isinstance(entry["process"].get("pid"), int)
-        and all(isinstance(wish, dict) and _is_count(wish.get("need")) for wish in wishes)
-        and all(_is_count(wish.get("of")) for wish in wishes)
+        and all(isinstance(wish, dict) and all(map(_is_count, map(wish.get, _WISH))) for wish in wishes)
         and all(isinstance(given, list) and all(map(_is_count, given)) for given in slots)
-        and all(isinstance(taken, list) and all(map(_is_pair, taken)) for taken in foreign)
+        and all(map(_is_taken, foreign))
     )
 
 
@@ -111,8 +111,11 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and 0 <= value <= _MOST_SLOTS
 
 
-def _is_pair(taken: Any) -> bool:
-    return isinstance(taken, list) and list(map(type, taken)) == [int, str]
+def _is_taken(value: Any) -> bool:
+    """Return whether these are a node's held slots, each with who holds it."""
+    return isinstance(value, list) and all(
+        isinstance(pair, list) and list(map(type, pair)) == [int, str] for pair in value
+    )
 
 
 def enter(plan: Plan) -> None:
@@ -317,6 +320,6 @@ class SlotQuery:
                 found = json.loads(output)
             except (ValueError, RecursionError):
                 continue
-            if found and isinstance(found, list) and all(map(_is_pair, found)):
+            if found and _is_taken(found):
                 taken[name] = found
         return taken

@@ -58,35 +58,14 @@ def wait_for(job: str, state: str = STATE) -> None:
 
 def _ask(path: str, signed: str, service: str) -> _socket.socket:
     """Return the connection on which the agent has agreed."""
-    body, socket = signed.encode(), service[len("unix:") :]
-    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
-    link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
     try:
-        link.settimeout(timing.GRANT_S)
-        link.connect(socket)
-        link.sendall(head.encode() + body)
-        status, _, said = _answer(link)
-        if status != imds.OK:
-            raise _without(said.decode("utf-8", "replace"))
+        (status, _, said), link = imds.ask_and_stay("POST", service, path, signed.encode(), timing.GRANT_S)
     except (OSError, ValueError) as error:
+        raise _without(f"{service[len('unix:') :]}: {error}") from error
+    if status != imds.OK:
         link.close()
-        raise _without(f"{socket}: {error}") from error
-    except Unfit:
-        link.close()
-        raise
+        raise _without(said.decode("utf-8", "replace"))
     return link
-
-
-def _answer(link: _socket.socket) -> imds.Answer:
-    data = b""
-    while True:
-        piece = link.recv(4096)
-        if not piece:
-            raise OSError("the node's agent hung up")
-        data += piece
-        answer = imds.parse(data)
-        if answer is not None:
-            return answer
 
 
 def _without(why: str) -> Unfit:
