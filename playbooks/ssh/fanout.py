@@ -17,6 +17,9 @@ __all__ = ["LIMIT", "ask_all", "fan_out", "fan_out_hosts", "in_background", "rai
 LIMIT = 64
 """Nodes worked on at once. Measured: more slow down a small operator's machine."""
 
+INTERRUPT_CHECK = 0.5
+"""Seconds until Ctrl-C is seen at the latest."""
+
 Result = TypeVar("Result")
 Host = TypeVar("Host")
 
@@ -34,8 +37,9 @@ def fan_out(
 
     ``timeout`` is each node's own, in seconds from its start; a node that takes longer gets
     :class:`~launch.errors.StepTimeout` and its turn passes to the next, whatever its thread still does.
-    ``on_result`` is called in the caller's thread, in the order of completion. Ctrl-C is raised at once, and
-    no further node is started. Exceptions of ``work`` are results; see :func:`raise_for_errors`.
+    ``on_result`` is called in the caller's thread, in the order of completion. Ctrl-C is raised within
+    :data:`INTERRUPT_CHECK`, and no further node is started. Exceptions of ``work`` are results; see
+    :func:`raise_for_errors`.
 
     >>> fan_out(len, ["a", "bb"])
     {'a': 1, 'bb': 2}
@@ -79,15 +83,17 @@ def fan_out(
             employ()
             give_turn()
         while started:
-            patience = None
+            # A signal that arrives just before the wait, or in another thread, does not end the wait.
+            wait = INTERRUPT_CHECK
             if timeout is not None:
-                patience = max(0.0, min(started.values()) + timeout - time.monotonic())
+                wait = min(wait, max(0.0, min(started.values()) + timeout - time.monotonic()))
             try:
-                node, outcome = done.get(timeout=patience)
+                node, outcome = done.get(timeout=wait)
             except Empty:
                 late = min(started, key=lambda node: started[node])
-                employ()
-                settle(late, StepTimeout(late, what, timeout or 0.0))
+                if timeout is not None and time.monotonic() - started[late] >= timeout:
+                    employ()
+                    settle(late, StepTimeout(late, what, timeout))
             else:
                 if node in started:
                     settle(node, outcome)

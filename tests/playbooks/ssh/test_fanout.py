@@ -96,7 +96,8 @@ def test_waiting_for_a_turn_does_not_count() -> None:
     assert list(results.values()) == [None] * 6
 
 
-def test_ctrl_c_starts_nothing_more_and_is_raised_at_once() -> None:
+@pytest.mark.parametrize("receiver", ["the waiting thread", "a worker"])
+def test_ctrl_c_starts_nothing_more_and_is_raised_at_once(receiver: str) -> None:
     begun: list[str] = []
     ended: list[str] = []
     release = threading.Event()
@@ -104,7 +105,10 @@ def test_ctrl_c_starts_nothing_more_and_is_raised_at_once() -> None:
     def work(node: str) -> None:
         begun.append(node)
         if len(begun) == 3:
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            thread = (
+                threading.main_thread().ident if receiver == "the waiting thread" else threading.get_ident()
+            )
+            signal.pthread_kill(thread or 0, signal.SIGINT)
         release.wait(20)
         ended.append(node)
 
