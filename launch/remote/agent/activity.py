@@ -13,6 +13,7 @@ import json
 import os
 import stat
 import time
+from itertools import islice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _ROOM = 4096
 _ROOM_NAME = ".reserve"
 _ANYTHING = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 """Flags to open a file that may be anything: no link's target is opened, no pipe's writer awaited."""
-_MOST_BYTES = 16 << 20
+_MOST_BYTES, _MOST_FILES = 16 << 20, 4096
 
 
 class Activity:
@@ -34,8 +35,9 @@ class Activity:
     A time that cannot be written removes the file, and without any known time the present counts.
     """
 
-    def __init__(self, folder: str) -> None:
-        self._folder, self._active = folder, f"{folder}/agent/active"
+    def __init__(self, folder: str, agent: str = "") -> None:
+        """``agent`` is the agent's folder, where that is not ``agent`` of ``folder``."""
+        self._folder, self._active = folder, f"{agent or folder + '/agent'}/active"
         self._stamp: int | None = None
         self._last: float | None = None
         self.is_busy = False
@@ -91,21 +93,26 @@ class Activity:
             return False  # no job was ever here
         try:
             fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for name in os.listdir(folder):
-                if name.isdigit():
-                    fd = os.open(f"{folder}/{name}", os.O_RDONLY | _ANYTHING)
-                    try:
-                        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    except BlockingIOError:
-                        if b" " not in os.read(fd, 200):
-                            return True
-                    finally:
-                        os.close(fd)
+            with os.scandir(folder) as entries:
+                return any(map(_is_held, islice(entries, _MOST_FILES)))
         except OSError:
             return True  # somebody has it
         finally:
             os.close(guard)
+
+
+def _is_held(slot: os.DirEntry[str]) -> bool:
+    """Return whether a job has the lock of a slot's file, which this takes for a moment."""
+    if not slot.name.isdigit():
         return False
+    fd = os.open(slot.path, os.O_RDONLY | _ANYTHING)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return b" " not in os.read(fd, 200)
+    finally:
+        os.close(fd)
+    return False
 
 
 def _waits_or_runs(entry: QueueEntry) -> bool:

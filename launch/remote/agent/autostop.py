@@ -40,11 +40,15 @@ LOOK_S, REFUSED_S = 60.0, 600.0
 """Longest seconds between two checks, and seconds after Azure refused or did what it was to do."""
 WARNING_S = 60.0
 """Seconds before a cluster's end at which its jobs are ended; a quarter of lives under 4 min."""
+LATE_S = 300.0
+"""Seconds after a cluster's end at which every node deletes it, whoever leads; a leader takes 120."""
 _SLACK_S = 5.0
 LIMIT_S = 20.0
 SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "ServerAliveInterval=5")
 """``AGENT_ANSWER_S`` and ``ssh_options`` of :mod:`launch.remote.base.timing`, which a test compares: the
 agent comes with cloud-init, whose size Azure limits, and would bring that whole module along."""
+_OWN_OPTIONS = ("-F", "none", "-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes", "-T")
+"""No ``~/.ssh/config``: the nodes' user could have it start programs, with the agent's rights."""
 _AT_ONCE = 32
 _ANSWER_BYTES = 16 << 20
 _FULFILLED = (OK, 201, 202, 204)
@@ -227,7 +231,7 @@ class Nodes:
         import pwd
 
         user = pwd.getpwuid(os.stat(home).st_uid).pw_name
-        self._as_user = ("-F", f"{home}/.ssh/config", "-i", f"{home}/.ssh/id_ed25519", "-l", user)
+        self._as_user = ("-i", f"{home}/.ssh/id_ed25519", "-l", user)
 
     def idle(self, names: list[str]) -> dict[str, float | None]:
         """Return by node the seconds since it had a job; None where its agent does not answer."""
@@ -244,7 +248,7 @@ class Nodes:
 
     def _ask(self, names: list[str], *arguments: str) -> dict[str, bytes]:
         line = " ".join(map(shlex.quote, ["python3", "-I", "-S", WATCH, *arguments]))
-        options = (*self._as_user, *SSH_OPTIONS, "-T")
+        options = (*_OWN_OPTIONS, *SSH_OPTIONS, *self._as_user)
         answers = {}
         for start in range(0, len(names), _AT_ONCE):
             running = {
@@ -287,7 +291,9 @@ def look(request: dict[str, Any], nodes: Nodes) -> dict[str, Any]:
         place = [number for number, _ in listed].index(own)
         before = [name for _, name in listed[:place]]
         for start in range(0, len(before), _AT_ONCE):
-            if nodes.leading(before[start : start + _AT_ONCE]):
+            if nodes.leading(before[start : start + _AT_ONCE]) and not _is_overdue(
+                request, scale_set, result
+            ):
                 result["next_s"], result["able"] = usual * (1 + place), True
                 return result
         _lead(request, scale_set, nodes, listed, place, result)
@@ -297,6 +303,18 @@ def look(request: dict[str, Any], nodes: Nodes) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         result["say"]["azure"] = f"Azure's answer is malformed: {error!r}"
     return result
+
+
+def _is_overdue(request: dict[str, Any], scale_set: ScaleSet, result: dict[str, Any]) -> bool:
+    """Return whether the node that claims to lead has missed the cluster's end: a job can claim it."""
+    span = request["spans"].get(TTL)
+    if span is None:
+        return False
+    now, ends = time.monotonic(), request["memory"].get("ends")
+    if ends is None or now >= ends + LATE_S:  # else Azure has been asked before
+        ends = now + time_left(scale_set.read(), span, scale_set.azure)
+    result["memory"]["ends"] = ends
+    return bool(now >= ends + LATE_S)
 
 
 def _lead(

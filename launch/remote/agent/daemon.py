@@ -161,9 +161,10 @@ class Watch:
     def __init__(
         self, home: str, imds: str = "http://169.254.169.254", lead: tuple[str, ...] | None = None
     ) -> None:
-        folder = f"{home}/.ranklift/agent"
+        # systemd's, by the unit's RuntimeDirectory=: what the nodes' user has in its place may lead anywhere
+        folder = self._folder = os.environ.get("RUNTIME_DIRECTORY") or f"{home}/.ranklift/agent"
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        self.log, self._activity = Log(folder), Activity(f"{home}/.ranklift")
+        self.log, self._activity = Log(folder), Activity(f"{home}/.ranklift", folder)
         self._home, self._imds, self._lead = home, imds, lead or (sys.executable, "-I", "-S", WATCH, "lead")
         self._path, self._leads = f"{folder}/notice.json", f"{folder}/leads"
         sweep(folder, "notice.json", "notice.json.reserve", "active", "leads")
@@ -205,7 +206,7 @@ class Watch:
                 grants.settle()  # what an earlier agent granted
             except OSError as error:
                 self.log.write(str(error))
-        return Door(f"{self._home}/.ranklift/agent/metadata", self._imds, user, grants).start()
+        return Door(f"{self._folder}/metadata", self._imds, user, grants).start()
 
     def tend(self) -> None:
         """Do what needs no answer of the metadata service."""
@@ -274,7 +275,7 @@ class Watch:
         self.log.say("tags", "; ".join(odd))
         if spans == self._spans:
             return
-        self._spans, self._look_at = spans, None
+        self._spans, self._look_at, self._memory = spans, None, {}
         if spans:  # not every node at once: who leads is not known yet
             number = name.rpartition("_")[2]
             place = 1 + int(number) % _SPREAD if number.isdecimal() else 1

@@ -13,7 +13,7 @@ least=$(field RestartSec)
 least=${least%s}
 case $least in '' | *[!0-9]*) least=1 ;; esac
 pause=$least
-for own in $(field RuntimeDirectory); do mkdir -p "/run/$own"; done
+for own in $(field RuntimeDirectory); do mkdir -p "/run/$own" && export RUNTIME_DIRECTORY="/run/$own"; done
 for own in $(field StateDirectory); do mkdir -p "/var/lib/$own" && export STATE_DIRECTORY="/var/lib/$own"; done
 folder=$(field WorkingDirectory)
 cd "${folder:-/}" || exit 1

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -62,6 +63,18 @@ class TestLooking:
             os.close(slot)
         time.sleep(0.02)
         assert (one.look() > 0, one.is_busy) == (True, False)
+
+    def test_a_folder_of_many_files_does_not_hold_the_agent_up(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (folder / "slots").mkdir()
+        for name in ("guard", *map(str, range(50))):
+            (folder / "slots" / name).touch()
+        looked_at = Mock(wraps=activity._is_held)
+        monkeypatch.setattr(activity, "_MOST_FILES", 10)
+        monkeypatch.setattr(activity, "_is_held", looked_at)
+        Activity(str(folder)).look()
+        assert looked_at.call_count == 10
 
     def test_a_slot_that_is_held_for_the_nodes_removal_is_no_jobs(self, folder: Path) -> None:
         """Azure would wait for the end of its notice, five minutes, before it takes a node that is idle."""

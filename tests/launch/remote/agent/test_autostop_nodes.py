@@ -47,5 +47,16 @@ class TestTheOtherNodes:
         (tmp_path / "b/.ranklift/agent/leads").write_text(f"{time.monotonic() + ahead}")
         assert nodes.leading(["a", "b", "gone"]) is does
 
+    def test_the_agents_ssh_runs_no_program_that_the_nodes_user_names(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        home, ran = tmp_path / "home", tmp_path / "ran"
+        (home / ".ssh").mkdir(parents=True)
+        program = f'Host *\n    ProxyCommand sh -c "touch {ran}"\n'
+        (home / ".ssh/config").write_text(program)
+        monkeypatch.setenv("HOME", str(home))
+        assert Nodes(str(home)).idle(["node00000a.invalid"]) == {"node00000a.invalid": None}
+        assert not ran.exists()
+
     def test_they_end_their_jobs_for_a_reason_with_any_characters(self, nodes: Nodes) -> None:
         assert nodes.end_jobs(["a", "b", "gone"], 55.0, "it's $HOME; over") == 0

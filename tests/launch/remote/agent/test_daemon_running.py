@@ -44,6 +44,21 @@ class TestTheLead:
             assert time.monotonic() < until, log(home)
             self.turns(one, 0.1)
 
+    def test_the_agent_writes_only_to_its_own_folder_where_systemd_gives_it_one(
+        self, service: MetadataService, home: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        own, state = home / "run", home / "state"
+        state.mkdir()
+        (state / "leads.999999999").write_text("")  # what the agent would sweep
+        (home / ".ranklift/agent").rmdir()
+        (home / ".ranklift/agent").symlink_to(state)
+        monkeypatch.setenv("RUNTIME_DIRECTORY", str(own))
+        service.tags = {"ranklift-idle-stop-minutes": "0.01"}
+        service.events = [event("nodes_1")]
+        self.turns(self.watch(service, home, self.SAYS), 2.0)
+        assert [path.name for path in state.iterdir()] == ["leads.999999999"]
+        assert {"active", "leads", "notice.json", "watch.log"} <= {path.name for path in own.iterdir()}
+
     def test_without_tags_it_is_not_run(self, service: MetadataService, home: Path, record: Path) -> None:
         self.turns(self.watch(service, home, self.SAYS), 0.3)
         assert not record.exists()
