@@ -43,14 +43,16 @@ WARNING_S = 60.0
 LATE_S = 300.0
 """Seconds after a cluster's end at which every node deletes it, whoever leads; a leader takes 120."""
 _SLACK_S = 5.0
-LIMIT_S = 20.0
+LIMIT_S, _ALL_S = 20.0, 60.0
+"""Seconds for one answer, and for those of all nodes: the shell of a node's user may never answer, and the
+agent ends a check after ``LOOK_LIMIT_S``."""
 SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "ServerAliveInterval=5")
 """``AGENT_ANSWER_S`` and ``ssh_options`` of :mod:`launch.remote.base.timing`, which a test compares: the
 agent comes with cloud-init, whose size Azure limits, and would bring that whole module along."""
 _OWN_OPTIONS = ("-F", "none", "-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes", "-T")
 """No ``~/.ssh/config``: the nodes' user could have it start programs, with the agent's rights."""
 _AT_ONCE = 32
-_ANSWER_BYTES = 16 << 20
+_PAGE_BYTES, _ANSWER_BYTES = 16 << 20, 4096
 _FULFILLED = (OK, 201, 202, 204)
 _UNAUTHORIZED = (401, 403)
 _TOKEN = "/metadata/identity/oauth2/token?api-version=2018-02-01&resource="  # noqa: S105  a path
@@ -199,7 +201,7 @@ class ScaleSet:
         try:
             link.request(method, path, None if body is None else json.dumps(body), headers)
             answer = link.getresponse()
-            data = answer.read(_ANSWER_BYTES)
+            data = answer.read(_PAGE_BYTES)
             found = {name.lower(): value for name, value in answer.getheaders()}
             if answer.status not in _FULFILLED:
                 raise Refused(
@@ -248,26 +250,26 @@ class Nodes:
 
     def _ask(self, names: list[str], *arguments: str) -> dict[str, bytes]:
         line = " ".join(map(shlex.quote, ["python3", "-I", "-S", WATCH, *arguments]))
-        options = (*_OWN_OPTIONS, *SSH_OPTIONS, *self._as_user)
-        answers = {}
+        ssh = ("timeout", f"{LIMIT_S:g}", "ssh", *_OWN_OPTIONS, *SSH_OPTIONS, *self._as_user)
+        answers, until = dict.fromkeys(names, b""), time.monotonic() + _ALL_S
         for start in range(0, len(names), _AT_ONCE):
+            if time.monotonic() > until:
+                break
             running = {
                 name: subprocess.Popen(
-                    ["ssh", *options, name, line],
+                    [*ssh, name, line],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
                 )
                 for name in names[start : start + _AT_ONCE]
             }
-            until = time.monotonic() + LIMIT_S
             for name, process in running.items():
-                try:
-                    answers[name], _ = process.communicate(timeout=max(0.1, until - time.monotonic()))
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.communicate()
-                    answers[name] = b""
+                assert process.stdout is not None  # noqa: S101  it is a pipe
+                with process.stdout as output:
+                    answers[name] = output.read(_ANSWER_BYTES)
+            for process in running.values():
+                process.wait()
         return answers
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import time
 from pathlib import Path
 
@@ -46,6 +47,28 @@ class TestTheOtherNodes:
         assert nodes.leading(["a", "b", "gone"]) is False
         (tmp_path / "b/.ranklift/agent/leads").write_text(f"{time.monotonic() + ahead}")
         assert nodes.leading(["a", "b", "gone"]) is does
+
+    def test_a_node_that_prints_without_end_takes_no_memory_and_hides_no_other(
+        self, nodes: Nodes, tmp_path: Path
+    ) -> None:
+        (tmp_path / "endless").mkdir()
+        program = (tmp_path / "ssh").read_text()
+        shout = "case $* in *endless*) exec yes;; esac\n"
+        (tmp_path / "ssh").write_text(program.replace("#!/bin/sh\n", f"#!/bin/sh\n{shout}"))
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        found = nodes.idle(["endless", "a"])
+        assert (found["endless"], found["a"] is None) == (None, False)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
+
+    def test_nodes_that_never_answer_leave_the_check_its_time(
+        self, nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(autostop, "LIMIT_S", 0.2)
+        monkeypatch.setattr(autostop, "_ALL_S", 0.5)
+        (tmp_path / "ssh").write_text(f"#!/bin/sh\necho >>{tmp_path}/started\nexec sleep 600\n")
+        names = [f"n{number}" for number in range(10 * autostop._AT_ONCE)]
+        assert nodes.idle(names) == dict.fromkeys(names)
+        assert len((tmp_path / "started").read_text()) < len(names)
 
     def test_the_agents_ssh_runs_no_program_that_the_nodes_user_names(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
