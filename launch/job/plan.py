@@ -258,7 +258,14 @@ def plan(
         remote=remote_folder,
         cwd=f"{folder}/{WORK}",
         argv=argv,
-        env=job_environment(identifier, [node.private_ip for node in nodes], spec.port, world_size),
+        env=job_environment(
+            identifier,
+            spec.experiment or spec.name,
+            [node.private_ip for node in nodes],
+            spec.port,
+            world_size,
+            promise_of(size).get("gpus", 0),
+        ),
         defaults={
             "PYTHONUNBUFFERED": "1",
             **launcher.defaults(spec),

@@ -7,8 +7,14 @@ from collections.abc import Sequence
 __all__ = ["EXPANDED", "job_environment", "job_paths", "node_environment", "rank_environment"]
 
 EXPANDED = (
+    "AZUREML_EXPERIMENT_NAME",
+    "AZUREML_NODE_COUNT",
+    "AZUREML_RUN_ID",
+    "AZ_BATCHAI_GPU_COUNT_FOUND",
     "AZ_BATCHAI_MPI_HOST_FILE",
     "AZ_BATCHAI_MPI_MASTER_NODE",
+    "AZ_BATCHAI_PYTORCH_INIT_METHOD",
+    "AZ_BATCHAI_TASK_INDEX",
     "AZ_BATCH_HOST_LIST",
     "AZ_BATCH_IS_CURRENT_NODE_MASTER",
     "AZ_BATCH_MASTER_NODE",
@@ -29,11 +35,13 @@ EXPANDED = (
     "RANKLIFT_RESTART_COUNT",
     "WORLD_SIZE",
 )
-"""What arguments may name (guide G7). Any other ``$`` in them is the user's and stays. Not TF_CONFIG: its
-quotes would end those of an ``sh -c`` line."""
+"""What ranks see, where it applies to them, and what arguments may name (guide G7). Any other ``$`` in them
+is the user's and stays. Not TF_CONFIG: its quotes would end those of an ``sh -c`` line."""
 
 
-def job_environment(job: str, addresses: Sequence[str], port: int, world_size: int) -> dict[str, str]:
+def job_environment(
+    job: str, experiment: str, addresses: Sequence[str], port: int, world_size: int, gpus: int
+) -> dict[str, str]:
     """Return the variables that are the same for every rank of the job.
 
     They have addresses rather than names, as Azure Batch gives them.
@@ -44,10 +52,16 @@ def job_environment(job: str, addresses: Sequence[str], port: int, world_size: i
     ``RANKLIFT_RESTART_COUNT`` stands for the job's first launch; the head counts further ones.
     ``AZ_BATCH_MASTER_NODE`` carries MASTER_PORT, as the guide has it (G4), and not Batch's reserved port.
     ``AZUREML_EXPERIMENT_ID`` is never set: DeepSpeed takes it for Azure ML and would want the rest of it.
+    ``gpus`` are those of each node; without any, ``AZ_BATCHAI_GPU_COUNT_FOUND`` is not set.
     """
     master = addresses[0]
     return {
+        "AZUREML_EXPERIMENT_NAME": experiment,
+        "AZUREML_NODE_COUNT": str(len(addresses)),
+        "AZUREML_RUN_ID": job,
+        **({"AZ_BATCHAI_GPU_COUNT_FOUND": str(gpus)} if gpus else {}),
         "AZ_BATCHAI_MPI_MASTER_NODE": master,
+        "AZ_BATCHAI_PYTORCH_INIT_METHOD": f"tcp://{master}:{port}",
         "AZ_BATCH_HOST_LIST": ",".join(addresses),
         "AZ_BATCH_MASTER_NODE": f"{master}:{port}",
         "AZ_BATCH_NODE_LIST": ";".join(addresses),
@@ -67,10 +81,11 @@ def job_paths(folder: str) -> dict[str, str]:
 def node_environment(node_rank: int, address: str) -> dict[str, str]:
     """Return the variables that are the same for every rank of one node.
 
-    >>> node_environment(0, "10.0.0.4")
-    {'AZ_BATCH_IS_CURRENT_NODE_MASTER': 'true', 'NODE_RANK': '0', 'RANKLIFT_NODE_ADDR': '10.0.0.4'}
+    >>> node_environment(1, "10.0.0.5")["AZ_BATCH_IS_CURRENT_NODE_MASTER"]
+    'false'
     """
     return {
+        "AZ_BATCHAI_TASK_INDEX": str(node_rank),  # of a launcher that is started once on each node
         "AZ_BATCH_IS_CURRENT_NODE_MASTER": "true" if node_rank == 0 else "false",
         "NODE_RANK": str(node_rank),
         "RANKLIFT_NODE_ADDR": address,
@@ -81,6 +96,11 @@ def rank_environment(rank: int, local_rank: int, local_world_size: int) -> dict[
     """Return one rank's own variables.
 
     >>> rank_environment(5, 1, 4)
-    {'LOCAL_RANK': '1', 'LOCAL_WORLD_SIZE': '4', 'RANK': '5'}
+    {'AZ_BATCHAI_TASK_INDEX': '5', 'LOCAL_RANK': '1', 'LOCAL_WORLD_SIZE': '4', 'RANK': '5'}
     """
-    return {"LOCAL_RANK": str(local_rank), "LOCAL_WORLD_SIZE": str(local_world_size), "RANK": str(rank)}
+    return {
+        "AZ_BATCHAI_TASK_INDEX": str(rank),
+        "LOCAL_RANK": str(local_rank),
+        "LOCAL_WORLD_SIZE": str(local_world_size),
+        "RANK": str(rank),
+    }

@@ -13,6 +13,7 @@ from launch.durations import LONGEST_S
 from launch.environment.environment_spec import Environment, PythonEnvironment
 from launch.errors import InputError
 from launch.job.metrics import check_metrics
+from launch.job.rank_env import EXPANDED
 from launch.launchers.base import JobNode, either, wrong
 from launch.launchers.registry import LAUNCHERS, launcher_of
 from launch.numbers import MOST
@@ -46,10 +47,6 @@ HOME = "/home/azureuser"
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OUTPUT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
-_LAUNCHERS_OWN = re.compile(
-    r"(WORLD_SIZE|RANK|LOCAL_RANK|LOCAL_WORLD_SIZE|NODE_RANK|MASTER_ADDR|MASTER_PORT|AZ_BATCH_.*|AZ_BATCHAI_.*"
-    r"|OMPI_COMM_WORLD_.*|RANKLIFT_.*)"
-)
 _SOME_LAUNCHERS = {
     "per_node": "for one process a node use processes_per_node 1",
     **dict.fromkeys(("workers", "parameter_servers", "chief", "mpi", "mpi_args"), "leave it out"),
@@ -254,9 +251,14 @@ class JobSpec:
     def _check_variable(self, name: str, value: str) -> None:
         if not _ENV_NAME.fullmatch(name):
             raise InputError("env", name, "is not a valid name for a variable", "use letters, digits and _")
-        if _LAUNCHERS_OWN.fullmatch(name) or name in launcher_of(self.kind).variables:
-            remedy = "use the port option" if name == "MASTER_PORT" else "leave it out"
+        if name in EXPANDED or name in launcher_of(self.kind).variables:
+            remedy = "leave it out"
+            if name == "MASTER_PORT":
+                remedy = "leave it out: the head takes a free port, 6105 if it is free"
             raise InputError(f"env {name}", None, "is set by the launcher for every rank", remedy)
+        if name.startswith("RANKLIFT_"):
+            problem = "is kept for Ranklift's own variables"
+            raise InputError(f"env {name}", None, problem, "choose a name that begins otherwise")
         _refuse_unsendable(f"env {name}", value, shows=False)
 
 

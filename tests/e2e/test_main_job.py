@@ -134,6 +134,10 @@ def test_ranks_have_their_numbers_their_variables_their_arguments_and_the_code(
             "AZ_BATCH_MASTER_NODE": f"{ADDRESSES[0]}:6105",
             "AZ_BATCH_IS_CURRENT_NODE_MASTER": "true" if node == 0 else "false",
             "AZ_BATCHAI_MPI_MASTER_NODE": ADDRESSES[0],
+            "AZ_BATCHAI_PYTORCH_INIT_METHOD": f"tcp://{ADDRESSES[0]}:6105",
+            "AZ_BATCHAI_TASK_INDEX": str(rank),
+            "AZUREML_NODE_COUNT": "2",
+            "AZUREML_RUN_ID": job,
             "RANKLIFT_JOB_ID": job,
             "NOTE": "two words, $HOME",
         }

@@ -102,7 +102,8 @@ class TestWhatRanksSee:
 def _without_ids(seen: dict[str, object]) -> dict[str, object]:
     """Without what differs from one job to the next, and from one process of MPI to the next."""
     job = str(seen["RANKLIFT_JOB_ID"])
-    changing = ("PMIX_", "OMPI_", "PRTE_", "HWLOC", "PMI_", "_", "MASTER_PORT", "AZ_BATCH_MASTER_NODE")
+    ports = ("MASTER_PORT", "AZ_BATCH_MASTER_NODE", "AZ_BATCHAI_PYTORCH_INIT_METHOD")
+    changing = ("PMIX_", "OMPI_", "PRTE_", "HWLOC", "PMI_", "_", *ports)
     kept = {name: value for name, value in seen.items() if not name.startswith(changing)}
     return {n: v.replace(job, "JOB") if isinstance(v, str) else v for n, v in kept.items()}
 

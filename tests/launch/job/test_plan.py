@@ -15,6 +15,7 @@ import pytest
 from catalogue.sizes import fabric_settings
 from launch.errors import InputError
 from launch.job.plan import JobPlan, plan
+from launch.job.rank_env import EXPANDED
 from launch.job.spec import JobNode, JobSpec, Kind
 from launch.launchers.pytorch import torchrun_argv
 from launch.remote.base.records import BARE, EnvironmentRecord
@@ -60,6 +61,26 @@ SPECS = {
 def test_the_whole_plan(kind: str) -> None:
     text = json.dumps(made(SPECS[kind]).as_dict(), indent=2, ensure_ascii=False)
     golden(f"plan-{kind}.json", text + "\n")
+
+
+def test_arguments_may_name_every_variable_that_ranks_see() -> None:
+    seen = {name for spec in SPECS.values() for name in made(spec).environment(0)}
+    azures = {name for name in seen if name.startswith(("AZ", "RANK", "WORLD", "LOCAL", "NODE", "MASTER"))}
+    assert azures | {f"OMPI_COMM_WORLD_{end}" for end in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")} == set(
+        EXPANDED
+    )
+
+
+@pytest.mark.parametrize("name", EXPANDED)
+def test_the_user_sets_no_variable_that_ranks_get_from_the_launcher(name: str) -> None:
+    with pytest.raises(InputError, match="is set by the launcher for every rank"):
+        JobSpec(name="digits", kind="pytorch", command=("train.py",), env={name: "1"})
+
+
+@pytest.mark.parametrize("name", ["AZ_BATCH_POOL_ID", "AZ_BATCHAI_INPUT_TRAIN", "AZUREML_MODEL_DIR"])
+def test_the_user_sets_a_variable_of_azure_that_ranks_do_not_get_otherwise(name: str) -> None:
+    spec = JobSpec(name="digits", kind="pytorch", command=("train.py",), env={name: "1"})
+    assert spec.env == {name: "1"}
 
 
 def test_a_job_with_the_identity_has_its_nodes_to_itself() -> None:
@@ -335,7 +356,7 @@ class TestBadInput:
             ({"timeout_s": 0.0}, "timeout_s = 0.0"),
             ({"env": {"A-B": "1"}}, "env = 'A-B'"),
             ({"env": {"RANK": "1"}}, "env RANK: is set by the launcher"),
-            ({"env": {"MASTER_PORT": "1"}}, "use the port option"),
+            ({"env": {"MASTER_PORT": "1"}}, "takes a free port"),
             ({"env": {"A": "\0"}}, "env A: .*NUL"),
             ({"env": {"A": "x" * 200_000}}, "env A: has 200000 bytes; Linux's limit is 126976"),
             ({"env": {"A": "\ud800"}}, "env A: cannot be encoded in UTF-8"),

@@ -151,13 +151,21 @@ class TestWhatRanksGet:
             taken.bind(("", 0))
             port = taken.getsockname()[1]
             spec = JobSpec(
-                "t", "pytorch", ("show.py", "MASTER_PORT", "AZ_BATCH_MASTER_NODE"), snapshot="code", port=port
+                "t",
+                "pytorch",
+                ("show.py", "MASTER_PORT", "AZ_BATCH_MASTER_NODE", "AZ_BATCHAI_PYTORCH_INIT_METHOD"),
+                snapshot="code",
+                port=port,
             )
             state, events = nodes.run(spec)
         result = json.loads(lines(events)[0][1])
         assert state.port is not None
         assert state.port > port
-        assert result == {"MASTER_PORT": str(state.port), "AZ_BATCH_MASTER_NODE": f"127.0.0.1:{state.port}"}
+        assert result == {
+            "MASTER_PORT": str(state.port),
+            "AZ_BATCH_MASTER_NODE": f"127.0.0.1:{state.port}",
+            "AZ_BATCHAI_PYTORCH_INIT_METHOD": f"tcp://127.0.0.1:{state.port}",
+        }
 
 
 class TestHowAJobEnds:

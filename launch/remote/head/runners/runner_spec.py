@@ -27,6 +27,7 @@ def runner_spec(
     given = {
         "MASTER_PORT": str(port),
         "AZ_BATCH_MASTER_NODE": f"{plan['master_addr']}:{port}",
+        "AZ_BATCHAI_PYTORCH_INIT_METHOD": f"tcp://{plan['master_addr']}:{port}",
         "RANKLIFT_RESTART_COUNT": str(restarts),
     }
     if node["reserve"] < node["slots"]:
