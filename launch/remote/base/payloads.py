@@ -58,7 +58,7 @@ __all__ = [
 Go = Dict[str, Dict[str, str]]
 """Frame GO: by rank, the variables that are known only once every runner is ready."""
 Listed = Union[
-    Tuple[Literal["f"], str, Count, int], Tuple[Literal["d"], str], Tuple[Literal["l", "x", "o"], str, str]
+    Tuple[Literal["f"], str, int, int], Tuple[Literal["d"], str], Tuple[Literal["l", "x", "o"], str, str]
 ]
 """An entry of a node's listing, see :data:`launch.remote.collect.send.ENTRIES`."""
 FileRequest = Tuple[str, List[Tuple[int, str]]]

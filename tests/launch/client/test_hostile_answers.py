@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import IO, Any, cast
 
 import pytest
@@ -17,10 +18,11 @@ from launch.client.query import list_some, show_job
 from launch.client.rpc import code_of
 from launch.client.samples import job_samples
 from launch.client.stage import stage_data
-from launch.client.submit import follow
+from launch.client.submit import follow, submit_and_follow
 from launch.data.data_stores import Storage, stage_request
 from launch.errors import GiveUpError, ManyNodesError
 from launch.host import Completed
+from launch.job.plan import JobPlan
 from launch.remote.base import frames
 from launch.remote.environment.request import EnvironmentRequest
 from launch.remote.reading import Malformed
@@ -278,6 +280,17 @@ class TestStream:
     def test_no_job_has_that_many_ranks(self, ranks: object) -> None:
         with pytest.raises(Malformed, match=r"ranks: is .*, not a number of ranks"):
             Reader(lambda _: None).feed(job(["node000000"], ranks))
+
+    @pytest.mark.parametrize(
+        ("nodes", "ranks"), [(["node000000"], 10**6), (["node000000", "x"], 2), (["x"], 2)]
+    )
+    def test_a_job_that_was_submitted_has_the_nodes_and_ranks_of_its_plan(
+        self, nodes: list[str], ranks: int
+    ) -> None:
+        one = SimpleNamespace(node=SimpleNamespace(name="node000000"), ranks=(0, 1))
+        plan = cast("JobPlan", SimpleNamespace(id="t-1", remote="x/abc", nodes=[one], as_dict=dict))
+        with pytest.raises(GiveUpError, match=r"^node000000: .* which is not what was submitted\)"):
+            submit_and_follow(plan, Head(job(nodes, ranks)), lambda _: None)
 
     def test_a_job_has_its_nodes_once(self) -> None:
         reader = Reader(lambda _: None)
