@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from launch.credentials import home_folders, known_credentials
+from launch.credentials import Credentials, home_folders, known_credentials
 from launch.errors import InputError, RetryError
 
 __all__ = [
@@ -47,6 +47,8 @@ class Access:
     """Lines about each path outside of it and each variable that a file has read."""
     agreed: set[Path] = field(default_factory=set)
     """Paths to which the user agreed at the terminal."""
+    known: list[Credentials] = field(default_factory=list, repr=False)
+    """This machine's credentials, once the first path was looked at: a file may name thousands."""
 
     def of(self, folder: Path) -> Scope:
         """Return the scope of the files in ``folder``."""
@@ -67,6 +69,12 @@ class Access:
             raise InputError(f"{where}: ${{{name}}}", None, problem, f"give --fill {name} to fill it in")
         self._note(f"${{{name}}} is filled in from this machine's environment ({where})")
         return self.variables[name]
+
+    def refuse_credentials(self, where: str, path: Path, named: Path) -> None:
+        """Raise :class:`~launch.errors.InputError` as :meth:`launch.credentials.Credentials.refuse`."""
+        if not self.known:
+            self.known.append(known_credentials())
+        self.known[0].refuse(where, path, named)
 
     def allow(self, where: str, path: Path, repository: Path | None) -> None:
         """Return if the user allows a resolved path outside of the repository, else raise
@@ -103,7 +111,7 @@ class Scope:
         """Return ``named`` resolved, if it may be read: the file and line ``where`` name it, or the user,
         where it ``is_typed``. Raise :class:`~launch.errors.InputError`."""
         path = Path(os.path.realpath(named))
-        known_credentials().refuse(where, path, named)
+        self.access.refuse_credentials(where, path, named)
         if not is_typed and not is_within(path, filter(None, (self.repository,))):
             self.access.allow(where, path, self.repository)
         return path

@@ -120,6 +120,35 @@ _SHAPES = {
 }
 
 
+def plain_texts(kind: Any, name: str) -> Iterator[str]:
+    """The fields of a record for the operator that hold a node's name, an id or a digest in a text of any
+    kind."""
+    if is_typeddict(kind):
+        for field, hint in get_type_hints(kind).items():
+            yield from plain_texts(hint, field)
+    elif kind is str and name in ("job", "node", "nodes", "id", "sha256", "snapshot", "errors"):
+        yield name
+    else:
+        inner = get_args(kind)[:1] if get_origin(kind) is dict else get_args(kind)
+        for one in () if get_origin(kind) is Literal else inner:
+            yield from plain_texts(one, name)
+
+
+_FOR_THE_OPERATOR = (
+    *("Handover", "JobListing", "JobReport", "CancelAnswer", "ReleaseAnswer", "FileEnd", "Live", "Flag"),
+    *("UploadEvent", "DebugFacts", "Verdict"),
+)
+
+
+@pytest.mark.parametrize("record", _FOR_THE_OPERATOR)
+def test_what_names_a_node_or_becomes_a_path_has_bounds(record: str, defined: dict[str, Any]) -> None:
+    assert list(plain_texts(defined[record], "")) == []
+
+
+def test_a_name_without_bounds_is_found(defined: dict[str, Any]) -> None:
+    assert list(plain_texts(defined["SlotRequest"], "")) == ["job"]
+
+
 def test_every_checked_frame_has_a_name() -> None:
     assert len(_SHAPES) == len(frame_fields._SHAPES)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import filecmp
+import re
 import shutil
 import tempfile
 import weakref
@@ -15,6 +16,8 @@ from launch.numbers import counted
 from launch.results.folder import SUMS
 
 __all__ = ["Files", "destination", "local_paths"]
+
+_OF_RANK = re.compile(r"rank-(0|[1-9][0-9]{0,8})\.log")
 
 
 class Files:
@@ -45,7 +48,9 @@ def _named(folder: Path, nodes: Sequence[str], ranks: int) -> dict[str, Path]:
         f"system_logs/{path.name}": path for path in folder.glob("*") if path.is_file() and path.name != SUMS
     }
     for path in (folder / "logs").glob("rank-*.log"):
-        table[_log_name(int(path.stem.removeprefix("rank-")), ranks)] = path
+        if path.is_file():  # a job may put anything there, under names that no rank's log has
+            match = _OF_RANK.fullmatch(path.name)
+            table[_log_name(int(match[1]), ranks) if match else f"user_logs/{path.name}"] = path
     for node in nodes:
         top = folder / "outputs" / node
         for path in sorted(top.rglob("*")):

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from launch.errors import JobFailed
+from launch.numbers import counted
 from launch.remote.base import frames
 from launch.remote.base.job_dir import TERMINAL
 from launch.remote.base.payloads import Handover
@@ -163,6 +164,7 @@ class Reader:
         self._decoder = frames.Decoder()
         self._lines = Lines()
         self._nodes: tuple[str, ...] = ()
+        self._ranks = 0
 
     def feed(self, data: bytes) -> None:
         """Decode the next bytes of the head's stdout."""
@@ -172,10 +174,7 @@ class Reader:
             elif kind == frames.BEAT:
                 self._on_event(Quiet())
             elif kind == frames.JOB:
-                job = read(Handover, parse(payload))
-                self._nodes = tuple(job.get("nodes", ()))
-                if self._nodes and self._on_job is not None:
-                    self._on_job(self._nodes, job.get("ranks", 0))
+                self._job(read(Handover, parse(payload)))
             elif kind == frames.STATE:
                 state = JobState.from_dict(read(State, parse(payload)))
                 if state.is_terminal:
@@ -190,12 +189,25 @@ class Reader:
             for last in self._lines.end(line.key):
                 self._line(last)
 
+    def _job(self, job: Handover) -> None:
+        if "nodes" not in job:
+            return
+        if self._nodes:
+            raise frames.ProtocolError("the nodes of the job a second time")
+        self._nodes, self._ranks = tuple(job["nodes"]), job.get("ranks", 0)
+        if self._on_job is not None:
+            self._on_job(self._nodes, self._ranks)
+
     def _output(self, record: bytes) -> None:
         if len(record) < frames.RECORD.size:
             raise frames.ProtocolError(f"a line of {len(record)} bytes")
         stamp, rank, node, stream, _ = frames.RECORD.unpack_from(record)
         if stream not in _STREAMS or not 0 <= stamp <= _LAST_TIME:
             raise frames.ProtocolError(f"a line of stream {stream} at {stamp}")
+        # What is kept of each source, here and where events go, has the job's ranks and nodes as its bound.
+        if not (LAUNCHER <= rank < self._ranks and 0 <= node < len(self._nodes)):
+            has = f"{counted(self._ranks, 'rank')} on {counted(len(self._nodes), 'node')}"
+            raise frames.ProtocolError(f"a line of rank {rank} on node {node} of a job of {has}")
         data = record[frames.RECORD.size :]
         if stream == frames.NOTICE:
             for line in self._lines.end_rank(rank, node):
@@ -207,10 +219,9 @@ class Reader:
 
     def _line(self, line: Line) -> None:
         rank, node, stream = line.key
-        name = self._nodes[node] if 0 <= node < len(self._nodes) else str(node)
         when = datetime.fromtimestamp(line.time, UTC)
         who = None if rank == LAUNCHER else rank
-        self._on_event(LogLine(when, who, name, _STREAMS[stream], line.data, line.overwritten))
+        self._on_event(LogLine(when, who, self._nodes[node], _STREAMS[stream], line.data, line.overwritten))
 
 
 def _time(seconds: float | None) -> datetime | None:

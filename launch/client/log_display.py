@@ -16,6 +16,12 @@ _BAR_EVERY = timedelta(seconds=10)
 _TOGETHER = timedelta(seconds=1)
 """The longest that a line waits for the same line of other ranks."""
 _WAITING = 10_000
+_HELD = 64 << 20
+"""Bytes of waiting lines and of their ranks, at most: a job's ranks may all print as much as they can."""
+_MEMBER = 100
+"""Bytes that a rank takes in a line that waits, about."""
+_BARS = 100_000
+"""Progress bars whose last state is remembered."""
 
 _Who = tuple[int | None, str]
 
@@ -39,7 +45,10 @@ class Bars:
         key = ((line.rank, line.node), line.stream)
         if not line.data.strip() or (key in self._shown and line.time - self._shown[key] < _BAR_EVERY):
             return False
+        self._shown.pop(key, None)
         self._shown[key] = line.time
+        if len(self._shown) > _BARS:
+            del self._shown[next(iter(self._shown))]
         return True
 
 
@@ -74,7 +83,7 @@ class Merge:
         self._waiting: dict[int, _Waiting] = {}
         self._equal: dict[tuple[str, bytes], list[int]] = {}
         self._last: dict[_Who, int] = {}
-        self._count = 0
+        self._count = self._held = 0
 
     def feed(self, event: Event) -> Iterator[SharedLine]:
         """Yield the lines that need not wait any longer: all of them when the event is not a line."""
@@ -91,9 +100,11 @@ class Merge:
             self._count += 1
             self._waiting[place] = _Waiting(event.time, event.stream, event.data)
             self._equal.setdefault(key, []).append(place)
+            self._held += len(event.data)
         self._waiting[place].who[who] = None
+        self._held += _MEMBER
         self._last[who] = place
-        while len(self._waiting) > _WAITING:
+        while len(self._waiting) > _WAITING or self._held > _HELD:
             yield self._take(next(iter(self._waiting)))
 
     def rest(self) -> Iterator[SharedLine]:
@@ -110,6 +121,10 @@ class Merge:
 
     def _take(self, place: int) -> SharedLine:
         line = self._waiting.pop(place)
+        self._held -= len(line.data) + _MEMBER * len(line.who)
+        for who in line.who:
+            if self._last[who] == place:
+                del self._last[who]
         key = (line.stream, line.data)
         self._equal[key].remove(place)
         if not self._equal[key]:

@@ -16,6 +16,7 @@ from launch.errors import GiveUpError, NodeUnreachable, StepTimeout
 from launch.host import Host
 from launch.job.plan import JobPlan
 from launch.remote.base import timing
+from launch.remote.base.frames import ProtocolError
 
 __all__ = ["follow", "submit", "submit_and_follow", "wait_for_end"]
 
@@ -39,7 +40,8 @@ def submit_and_follow(plan: JobPlan, head: Host, on_event: Callable[[Event], Non
     """Submit the plan and follow the job over the same connection; return the job's last state. An interrupt
     leaves the job running."""
     command = _submit_argv(plan, "--follow")
-    return _watch(head, command, plan.id, Reader(on_event), io.BytesIO(_message(plan)))
+    reader = Reader(on_event, partial(_expect, plan))
+    return _watch(head, command, plan.id, reader, io.BytesIO(_message(plan)))
 
 
 def follow(
@@ -146,6 +148,12 @@ def _watch(
             check(done, head, job)
         raise _without_head(head, job, "it stopped sending the job's output")
     return reader.state
+
+
+def _expect(plan: JobPlan, nodes: Sequence[str], ranks: int) -> None:
+    planned = sum(len(node.ranks) for node in plan.nodes)
+    if ranks != planned or list(nodes) != [node.node.name for node in plan.nodes]:
+        raise ProtocolError(f"a job of {ranks} ranks on {len(nodes)} nodes, which is not what was submitted")
 
 
 def _without_head(head: Host, job: str, reason: str) -> NodeUnreachable:

@@ -25,6 +25,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from launch.errors import InputError
+
 __all__ = ["IGNORE_FILES", "Rules", "read_rules"]
 
 IGNORE_FILES = (".gitignore", ".amlignore", ".ranklift-ignore")
@@ -96,9 +98,19 @@ class Rules:
 
 
 def read_rules(rules: Rules, root: Path, folder: str, names: set[str]) -> Rules:
-    """Return :meth:`Rules.within` for a folder on disk that holds ``names``."""
-    texts = {name: (root / folder / name).read_bytes() for name in IGNORE_FILES if name in names}
+    """Return :meth:`Rules.within` for a folder on disk that holds ``names``. Raise OSError, and
+    :class:`~launch.errors.InputError` for a file that is too long."""
+    texts = {name: _text(root / folder / name) for name in IGNORE_FILES if name in names}
     return rules.within(folder, texts) if texts else rules
+
+
+def _text(path: Path) -> bytes:
+    with path.open("rb") as file:
+        text = file.read(_LARGEST + 1)
+    if len(text) > _LARGEST:
+        problem = f"is larger than {_LARGEST >> 10} KiB: each file would be compared with all of its lines"
+        raise InputError("source", str(path), problem, "name folders in it in place of files")
+    return text
 
 
 def _read(text: bytes) -> list[_Rule]:
@@ -140,6 +152,8 @@ _CLASSES = {
     "xdigit": string.hexdigits,
 }
 
+_LARGEST = 256 << 10
+"""Bytes of an ignore file."""
 _MANY, _INSIDE = "[^/]*", ".*"
 _LONGEST_PATH = 4096
 """Bytes of a path in Linux, its end included; a longer pattern matches none."""

@@ -15,7 +15,7 @@ from launch.jobfile import values
 from launch.jobfile.fields import Reader
 from launch.jobfile.schema import Data, JobFile
 from launch.jobfile.sections import read_data
-from launch.jobfile.yaml_source import compose
+from launch.jobfile.yaml_source import Place, compose
 
 __all__ = ["ASSETS", "DataAsset", "find_asset", "list_assets", "read_asset", "with_assets"]
 
@@ -25,6 +25,8 @@ _TYPES = ("uri_file", "uri_folder", "mltable")
 _USED = ("$schema", "name", "version", "type", "path", "description", "tags")
 _FILE = "uri_file"
 _LARGEST = 256 * 1024
+_LONGEST = 100
+_PART = re.compile(rf"\w[\w.-]{{0,{_LONGEST - 1}}}")
 _UNUSED = ("properties", "datastore", "stage")
 _NAMED = re.compile(
     r"^(?:name|\"name\")[ \t]*:[ \t]*[\"']?([A-Za-z0-9][\w.-]*)[\"']?[ \t]*(?:#.*)?$", re.MULTILINE
@@ -54,8 +56,8 @@ def read_asset(path: Path, access: Access | None = None, above: Path | None = No
     scope = (access or Access()).of(above or path.parent).at(path.parent)
     reader = Reader()
     found = reader.block(place, _USED, _UNUSED)
-    name = reader.get(found, "name", values.text, "")
-    version = reader.get(found, "version", values.written, "")
+    name = reader.get(found, "name", lambda one: _name(one, values.text(one)), "")
+    version = reader.get(found, "version", lambda one: _name(one, values.written(one)), "")
     kind = reader.get(found, "type", lambda one: values.one_of(one, _TYPES), "uri_folder")
     data = None
     if "path" in found:
@@ -70,6 +72,14 @@ def read_asset(path: Path, access: Access | None = None, above: Path | None = No
     if reader.errors or data is None:
         raise reader.errors[0] if len(reader.errors) == 1 else InputErrors(reader.errors)
     return DataAsset(name, version, data, path)
+
+
+def _name(place: Place, text: str) -> str:
+    """Return a name or a version, which ``fab data.register`` puts into the names of a file and a blob."""
+    if text and not _PART.fullmatch(text):
+        problem = f"is not at most {_LONGEST} letters, digits, dots, dashes and underscores"
+        raise place.wrong(problem, "write it like iris-2 or 3")
+    return text
 
 
 def list_assets(folder: Path) -> dict[str, list[Path]]:

@@ -32,7 +32,9 @@ __all__ = [
     "JobId",
     "Malformed",
     "NodeName",
+    "Rank",
     "RankKey",
+    "Ranks",
     "Seconds",
     "UnixTime",
     "parse",
@@ -113,6 +115,8 @@ if TYPE_CHECKING:
     NodeName = str
     ContentId = str
     RankKey = str
+    Rank = int
+    Ranks = int
     Seconds = float
     UnixTime = float
     Count = int
@@ -122,6 +126,8 @@ else:
     NodeName = _Text(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}", "a node's name")
     ContentId = _Text(r"[0-9a-f-]{1,64}", "the id of a content")
     RankKey = _Text(r"[0-9]{1,9}", "a rank's number as text")
+    Rank = _Number(-1, 999_999_999, "a rank's number, or -1 for none", whole=True)
+    Ranks = _Number(0, 1_000_000, "a number of ranks", whole=True)
     Seconds = _Number(-_YEAR_10000, _YEAR_10000, "a duration in seconds")
     UnixTime = _Number(0, _YEAR_10000 - _TWO_DAYS, "a Unix time")
     Count = _Number(0, _LARGEST, "a count", whole=True)

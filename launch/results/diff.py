@@ -122,6 +122,7 @@ def plan_fetch(
     node has it. No entry ever gets a path outside the results folder.
     """
     plan = FetchPlan()
+    listed: set[str] = set()
     for entry in entries:
         name = _place(node, entry.path, is_head=is_head)
         if name is None:
@@ -134,6 +135,11 @@ def plan_fetch(
             continue
         if entry.kind != "d" and name.startswith("logs/") and taken(name):
             name = f"logs/{node}/{name.removeprefix('logs/')}"
+        if entry.kind in ("f", "l"):
+            if name in listed:  # each would be compared with all that were numbered before it
+                plan.left_out[entry.path] = "is listed more than once: the first of them counts"
+                continue
+            listed.add(name)
         if entry.kind == "d":
             plan.folders.append(name)
         elif entry.kind == "f":

@@ -206,12 +206,19 @@ class NodeFetch:
         goal = landing(wanted, known, size)
         source = goal if isinstance(goal, Copy) else goal.source
         digest = None if source is None else digests[wanted.here.copies.index(source)]
-        self._file = _File(self._results, wanted, goal, mtime_ns, digest)
-        self._progress.add(come=0 if source is None else source.size)
+        here = 0 if source is None else source.size
+        self._file = _File(self._results, wanted, goal, mtime_ns, digest, size - here)
+        self._progress.add(come=here)
 
     def _data(self, data: bytes) -> None:
         if self._file is None:
             raise GiveUpError(f"{self.node}: it sent files that were not requested")
+        self._file.left -= len(data)
+        if self._file.left < 0:
+            path = self._file.wanted.entry.path
+            self._results.drop_part(self._file.wanted.name)
+            self.close()
+            raise GiveUpError(f"{self.node}: it sent more of {path} than the size that it had announced")
         self._file.write(data)
         self._bytes += len(data)
         self._progress.add(come=len(data))
@@ -264,9 +271,17 @@ class _File:
     """A file being received; if it cannot be written, its bytes are discarded, so that the next follows."""
 
     def __init__(
-        self, results: Results, wanted: Wanted, goal: Landing | Copy, mtime_ns: int, digest: Any
+        self,
+        results: Results,
+        wanted: Wanted,
+        goal: Landing | Copy,
+        mtime_ns: int,
+        digest: Any,
+        left: int,
     ) -> None:
         self.wanted, self.goal, self.mtime_ns = wanted, goal, mtime_ns
+        self.left = left
+        """Bytes that are still to come, as announced: a stream without end would fill the disk."""
         self._results = results
         self.digest = hashlib.sha256() if digest is None else digest.copy()
         self._part: IO[bytes] | None = None

@@ -8,9 +8,10 @@ import pytest
 
 from launch.access import Access, repository_of
 from launch.code.snapshot import plan_data
+from launch.data.data_spec import AssetName
 from launch.environment.requirements import read_requirements
 from launch.errors import InputError, InputErrors
-from launch.jobfile import Data, read, read_asset, resolve, with_assets
+from launch.jobfile import Data, find_asset, read, read_asset, resolve, with_assets
 from launch.jobfile.environment_reference import read_name
 
 
@@ -215,3 +216,28 @@ def test_a_file_keeps_the_name_of_the_link_that_the_job_file_names(places: Path)
     assert isinstance(data, Data)
     assert (data.local, data.real) == (places / "repo/data/latest.csv", places / "repo/data/2026.csv")
     assert [entry.path for entry in plan_data(places / "repo/data/latest.csv").entries] == ["latest.csv"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("version", "9" * 5001), ("version", "1/../../x"), ("version", "-1"), ("version", "a b")),
+        *(("name", "../x"), ("name", "a/b"), ("name", "x" * 101)),
+    ],
+)
+def test_an_asset_whose_name_or_version_is_none_for_a_file_is_refused_with_its_line(
+    tmp_path: Path, key: str, value: str
+) -> None:
+    path = tmp_path / "iris.yml"
+    asset = {"name": "iris", "version": "1", "path": "https://example.com/iris.csv", key: value}
+    path.write_text("".join(f'{name}: "{text}"\n' for name, text in asset.items()))
+    with pytest.raises(InputError, match=rf"iris.yml, line .: {key} = .*: is not at most 100 letters"):
+        read_asset(path)
+
+
+def test_versions_of_other_digits_are_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for number, version in enumerate(("7", "٣", "²", "0" * 50 + "8")):
+        text = f'name: iris\nversion: "{version}"\npath: azureml://datastores/d/paths/iris\n'
+        (tmp_path / "data" / f"{number}.yml").write_text(text)
+    assert find_asset(AssetName("iris", ""), "here", [tmp_path]).version == "0" * 50 + "8"

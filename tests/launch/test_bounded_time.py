@@ -195,3 +195,10 @@ def test_an_id_in_the_reason_of_a_job(job: JobState) -> None:
 def job() -> JobState:
     """A job with a reason of letters that could begin an id."""
     return JobState.from_dict(sample_state("t-1", state="QUEUED", reason="waits for " + "a" * COUNT))
+
+
+def test_requirements_with_a_folder_on_each_line(tmp_path: Path) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text("-f .\n" * 10_000 + "six\n")
+    with bounded():
+        assert read_requirements(path).find_links == (tmp_path,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import List, Literal, TypedDict  # noqa: UP035  (nodes may run Python 3.8)
 
-from launch.remote.reading import UnixTime
+from launch.remote.reading import NodeName, Rank, Seconds, UnixTime
 
 __all__ = [
     "NOT_CHECKED",
@@ -113,7 +113,7 @@ class HealthEvent(Timed):
 
     event: Literal["health"]
     mode: HealthMode
-    node: str
+    node: NodeName | Literal[""]
     findings: list[Finding]
 
 
@@ -139,8 +139,8 @@ class ProbeOrder(TypedDict):
 class ProbeLine(TypedDict):
     """A line that a rank has printed."""
 
-    rank: int
-    node: str
+    rank: Rank
+    node: NodeName | Literal[""]
     line: str
 
 
@@ -154,7 +154,7 @@ class ProbeResult(TypedDict):
     """For people: ``InfiniBand, 8 HCAs a node, GPUDirect``; empty where nothing was seen."""
     reason: str
     """Why it is not proven."""
-    seconds: float
+    seconds: Seconds
     """Duration of the probe."""
     lines: list[ProbeLine]
     """The evidence."""

@@ -21,7 +21,7 @@ from launch.remote.base.records import (
     State,
     StateName,
 )
-from launch.remote.reading import Count, NodeName, Seconds, UnixTime
+from launch.remote.reading import ContentId, Count, JobId, NodeName, Rank, Ranks, Seconds, UnixTime
 
 __all__ = [
     "Busy",
@@ -143,7 +143,7 @@ class Notice(TypedDict):
 
     id: str
     type: str
-    node: str
+    node: NodeName
     not_before: UnixTime
     """By Azure's clock."""
     deadline: float
@@ -222,20 +222,20 @@ class PlanExcerpt(TypedDict):
     environment: EnvironmentRecord
     grace_s: Seconds
     health: HealthMode
-    max_restarts: int
-    snapshot: str
+    max_restarts: Count
+    snapshot: ContentId | Literal[""]
     timeout_s: Seconds | None
 
 
 class _HandedOver(TypedDict):
-    job: str
+    job: JobId
 
 
 class Handover(_HandedOver, total=False):
     """Frame JOB; ``nodes`` and ``ranks`` where the job is followed."""
 
-    nodes: list[str]
-    ranks: int
+    nodes: list[NodeName]
+    ranks: Ranks
 
 
 class LogQuery(TypedDict, total=False):
@@ -261,7 +261,7 @@ class JobReport(TypedDict):
 
     state: State
     plan: PlanExcerpt
-    ranks: dict[NodeName, list[int]]
+    ranks: dict[NodeName, list[Rank]]
     ends: list[ExitEvent]
     events: list[Event]
     folder: str
@@ -293,8 +293,8 @@ class ReleaseAnswer(TypedDict):
 class SweepAnswer(TypedDict):
     """Answer of ``sweep``."""
 
-    ended: int
-    left: list[int]
+    ended: Count
+    left: list[Count]
 
 
 class MpiRequest(TypedDict):
@@ -337,6 +337,6 @@ class FileStart(TypedDict):
 class FileEnd(TypedDict, total=False):
     """Frame END of a collect, with one of these fields."""
 
-    sha256: str
+    sha256: ContentId | Literal[""]
     error: str
     gone: bool

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypedDict
 
 from launch.remote.base.health_records import Timed
-from launch.remote.reading import Seconds
+from launch.remote.reading import Count, Seconds
 
 __all__ = ["Phase", "PhaseEvent", "PhaseName", "PlannedPrice"]
 
@@ -33,7 +33,7 @@ class Phase(TypedDict):
     start: Seconds
     """Unix seconds by the head's clock; in a plan, seconds since the job was submitted: before it."""
     end: Seconds
-    bytes: int
+    bytes: Count
     """That it moved; 0 where it moves none, or none were counted."""
     verdict: str
     """Why it did not end as it should; empty where it did."""
@@ -43,7 +43,7 @@ class PhaseEvent(Phase, Timed):
     """A phase that has ended."""
 
     event: Literal["phase"]
-    attempt: int
+    attempt: Count
     """Of the launch that it belongs to: 0 for the job's first."""
 
 

@@ -10,7 +10,7 @@ from typing import Dict, List, Literal, Tuple, TypedDict, Union  # noqa: UP035  
 
 from launch.remote.base.health_records import HealthCheck, HealthEvent, ProbeEvent, ProbeOrder, Timed
 from launch.remote.base.phase_records import Phase, PhaseEvent, PlannedPrice
-from launch.remote.reading import ContentId, Count, ExitStatus, JobId, NodeName, UnixTime
+from launch.remote.reading import ContentId, Count, ExitStatus, JobId, NodeName, Rank, Seconds, UnixTime
 
 __all__ = [
     "BARE",
@@ -112,15 +112,15 @@ class DataRecord(TypedDict):
 
     name: str
     """Name of the input."""
-    id: str
+    id: ContentId
     """Content of its address, by what storage says of it; the folder's name in the nodes' caches."""
     path: str
     """The file itself, or the folder, the same on every node; it begins with :func:`data_entry`."""
-    bytes: int
-    files: int
+    bytes: Count
+    files: Count
     url: str
     """Its address without secrets."""
-    seconds: float
+    seconds: Seconds
     """Duration of the staging; 0 where the nodes held the data."""
 
 
@@ -236,9 +236,9 @@ class Process(TypedDict):
 class Failure(TypedDict):
     """Failure of a launch; ``rank`` is None for the launcher."""
 
-    rank: int | None
-    node: str | None
-    status: int
+    rank: Rank | None
+    node: NodeName | None
+    status: ExitStatus
     last_lines: list[str]
 
 
@@ -247,7 +247,7 @@ class End(TypedDict):
 
     state: StateName
     reason: str
-    exit_status: int | None
+    exit_status: ExitStatus | None
     failure: Failure | None
 
 
@@ -276,12 +276,12 @@ class State(_Passing):
     created: UnixTime
     started: UnixTime | None
     ended: UnixTime | None
-    port: int | None
+    port: Count | None
     nodes: list[NodeName]
     ranks: Count
     failure: Failure | None
     restarts: Count
-    place: int | None
+    place: Count | None
     waits_for: list[JobId]
     supervisor: Process | None
     node_price: PlannedPrice | None
@@ -299,13 +299,13 @@ class StateEvent(Timed):
 class RankEnd(Timed):
     """End of a rank: a line of exits.jsonl on the head."""
 
-    rank: int
-    node: str
-    status: int
-    signal: int | None
+    rank: Rank
+    node: NodeName
+    status: ExitStatus
+    signal: Count | None
     stopped: bool
     """Whether the runner had signalled the rank before."""
-    attempt: int
+    attempt: Count
     """0 for the job's first launch."""
 
 
@@ -325,7 +325,7 @@ class RestartEvent(Timed):
     """Another launch of the job."""
 
     event: Literal["restart"]
-    count: int
+    count: Count
     reason: str
 
 
@@ -334,7 +334,7 @@ class NodeEvent(Timed):
     notice's withdrawal."""
 
     event: Literal["lost-node", "eviction"]
-    node: str
+    node: NodeName
     reason: str
 
 
@@ -344,12 +344,12 @@ class UploadEvent(Timed):
     event: Literal["upload"]
     urls: dict[str, str]
     """By output, empty for the whole, where it is."""
-    files: int
-    kept: int
+    files: Count
+    kept: Count
     """Number of files that storage had already."""
-    bytes: int
-    seconds: float
-    errors: dict[str, list[str]]
+    bytes: Count
+    seconds: Seconds
+    errors: dict[NodeName, list[str]]
     """By node, what is not in storage and why."""
 
 

@@ -22,6 +22,7 @@ from launch.remote.store.store import Store
 __all__ = ["PartFiles", "PartWriter"]
 
 _PIECE = 1 << 20
+_DIGITS = 18
 _MODE, _FOLDER_MODE = 0o644, 0o755
 _WHOLE_MODE, _WHOLE_FOLDER_MODE = 0o444, 0o555
 """Whole data are not to be changed: a job that wrote into its input would change that of all later jobs."""
@@ -91,7 +92,7 @@ class PartFiles:
         found: dict[int, str] = {}
         for line in lines:  # the last one may be torn
             number, _, digest = line.partition(" ")
-            if number.isdecimal():
+            if number.isdecimal() and len(number) <= _DIGITS:
                 found[int(number)] = digest
         yield from found.items()
 

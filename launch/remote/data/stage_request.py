@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict, Union
 
-from launch.remote.reading import ContentId, Count, JobId, NodeName, UnixTime
+from launch.remote.reading import ContentId, Count, JobId, NodeName, Seconds, UnixTime
 
 __all__ = [
     "DataListing",
@@ -95,7 +95,7 @@ class StagedAnswer(TypedDict):
 
     t: Literal["staged"]
     data: list[StagedData]
-    seconds: float
+    seconds: Seconds
     from_storage: Count
     """Bytes that left storage."""
     nodes: dict[NodeName, str | None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-from launch.remote.reading import JobId, NodeName, RankKey, Seconds, UnixTime
+from launch.remote.reading import Count, ExitStatus, JobId, NodeName, Rank, RankKey, Seconds, UnixTime
 
 __all__ = [
     "Collective",
@@ -105,7 +105,7 @@ class Collective(TypedDict):
 class RankFacts(TypedDict):
     """A rank's processes, parents before their children."""
 
-    rank: int
+    rank: Rank
     processes: list[ProcessFacts]
     collective: list[Collective]
     """One at most; none without a flight recorder's file."""
@@ -163,16 +163,16 @@ class DebugFacts(TypedDict):
     """The node of each rank."""
     addresses: dict[str, NodeName]
     """The node of each private address."""
-    ended: dict[RankKey, int]
+    ended: dict[RankKey, ExitStatus]
     """The exit status of each rank that has ended."""
-    silent_s: dict[RankKey, int]
+    silent_s: dict[RankKey, Count]
     """Seconds since each rank's last output, or since the start of the ranks."""
-    printed: list[int]
+    printed: list[Rank]
     """Ranks that printed while the facts were collected."""
     nodes: dict[NodeName, list[NodeFacts]]
     unanswered: dict[NodeName, str]
     """By node, why it has not reported, or not for all its ranks."""
-    unheard_s: dict[NodeName, int]
+    unheard_s: dict[NodeName, Count]
     """Seconds since anything has come from a node that has not reported, where a runner that lives would have
     sent something."""
     per_node: bool
@@ -184,9 +184,9 @@ class Verdict(TypedDict):
 
     kind: VerdictKind
     text: str
-    ranks: list[int]
+    ranks: list[Rank]
     """Ranks at fault, none where that is not known."""
-    nodes: list[str]
+    nodes: list[NodeName]
     """Their nodes."""
     notes: list[str]
     """What limits the verdict, and what else was noticed."""

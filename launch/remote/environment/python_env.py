@@ -36,7 +36,7 @@ print(sys.implementation.name, version, sys.executable, os.uname().machine, libc
 _STEPS = ("Resolved", "Downloading", "Building", "Prepared", "Installed", "Bytecode")
 """Beginnings of uv's lines that are worth showing."""
 _LIMIT_S = 20
-_CLAUSE = re.compile(r"(==|!=|~=|>=|<=|>|<|=|)\s*(\d+(?:\.\d+)*(?:\.\*)?)")
+_CLAUSE = re.compile(r"(==|!=|~=|>=|<=|>|<|=|)\s*([0-9]{1,9}(?:\.[0-9]{1,9})*(?:\.\*)?)")
 _OLDEST, _NEWEST = 8, 20
 """Minor versions of Python 3 that are searched on PATH."""
 _HIDDEN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX")

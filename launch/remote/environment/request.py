@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypedDict, Union
 
 from launch.remote.base.records import EnvironmentRecord
-from launch.remote.reading import ContentId, Count, JobId, NodeName, UnixTime
+from launch.remote.reading import ContentId, Count, JobId, NodeName, Seconds, UnixTime
 from launch.remote.store.push_messages import PushResult
 
 __all__ = [
@@ -90,7 +90,7 @@ class MadeEnvironment(TypedDict):
     environment: EnvironmentRecord
     variables: dict[str, str]
     """What activating it sets for every rank."""
-    seconds: float
+    seconds: Seconds
     built: bool
     nodes: dict[NodeName, str | None]
     """Why a node lacks it; None for one that holds it."""

@@ -12,6 +12,11 @@ Key = Tuple[int, int, int]  # noqa: UP006  (evaluated)
 _LONGEST = 2 << 20
 """Bytes at which an unfinished line counts as a line, because memory is limited. The stream has no such line,
 see :mod:`launch.remote.base.rate_limit`."""
+_ALL = 64 << 20
+"""The same for all unfinished lines together, each with :data:`_ENTRY`: the number of sources is a claim of
+the head."""
+_ENTRY = 256
+"""Bytes that a source takes beside its text, about."""
 
 
 class Line:
@@ -30,6 +35,7 @@ class Lines:
 
     def __init__(self) -> None:
         self._begun: dict[Key, tuple[float, bytes]] = {}
+        self._held = 0
 
     def feed(self, time: float, key: Key, data: bytes) -> Iterator[Line]:
         r"""Yield the lines that this piece of output completes.
@@ -40,7 +46,7 @@ class Lines:
         >>> [(line.data, line.overwritten) for line in lines.feed(0.0, (0, 0, 1), b"o\r\n10%\r20%\r")]
         [(b'two', False), (b'10%', True)]
         """
-        begun, text = self._begun.pop(key, (time, b""))
+        begun, text = self._take(key) or (time, b"")
         text = text + data if text else data
         if b"\r" in text:
             yield from self._with_returns(begun, time, key, text)
@@ -49,10 +55,8 @@ class Lines:
         for line in whole:
             yield Line(begun, key, line)
             begun = time
-        if len(rest) >= _LONGEST:
-            yield Line(begun, key, rest)
-        elif rest:
-            self._begun[key] = (begun, rest)
+        if rest:
+            yield from self._keep(begun, key, rest)
 
     def _with_returns(self, begun: float, time: float, key: Key, text: bytes) -> Iterator[Line]:
         waits = text.endswith(b"\r")  # it may still become \r\n
@@ -68,7 +72,23 @@ class Lines:
             yield Line(begun, key, state, overwritten=True)
             begun = time
         if rest or waits:
-            self._begun[key] = (begun, rest + b"\r" * waits)
+            yield from self._keep(begun, key, rest + b"\r" * waits)
+
+    def _keep(self, begun: float, key: Key, rest: bytes) -> Iterator[Line]:
+        """Keep an unfinished line, or yield it as a line where there is no room for it."""
+        self._put(begun, key, rest)
+        if len(rest) >= _LONGEST or self._held > _ALL:
+            yield from self.end(key)
+
+    def _put(self, begun: float, key: Key, text: bytes) -> None:
+        self._begun[key] = (begun, text)
+        self._held += len(text) + _ENTRY
+
+    def _take(self, key: Key) -> tuple[float, bytes] | None:
+        found = self._begun.pop(key, None)
+        if found is not None:
+            self._held -= len(found[1]) + _ENTRY
+        return found
 
     def skip(self, time: float, key: Key, data: bytes) -> None:
         r"""Drop the lines that this piece of output completes; keep an unfinished last line.
@@ -79,13 +99,11 @@ class Lines:
         [b'two']
         """
         end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, -1)) + 1
-        if end == len(data):
-            self._begun.pop(key, None)
-        elif end:
-            self._begun[key] = (time, data[end:])
-        else:
-            begun, text = self._begun.get(key, (time, b""))
-            self._begun[key] = (begun, (text + data)[-_LONGEST:])
+        begun, text = self._take(key) or (time, b"")
+        if not end:
+            self._put(begun, key, (text + data)[-_LONGEST:])
+        elif end < len(data):
+            self._put(time, key, data[end:])
 
     def unfinished(self) -> list[Line]:
         """Return the unfinished lines, oldest first, a last carriage return included."""
@@ -99,6 +117,7 @@ class Lines:
 
     def end(self, key: Key) -> Iterator[Line]:
         """Yield the unfinished line of one rank, node and stream as finished."""
-        if key in self._begun:
-            time, text = self._begun.pop(key)
+        found = self._take(key)
+        if found is not None:
+            time, text = found
             yield Line(time, key, text[:-1] if text.endswith(b"\r") else text)

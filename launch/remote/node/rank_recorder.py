@@ -16,6 +16,7 @@ __all__ = ["look", "remove_pipes", "variables"]
 _FOLDER = "recorder"
 _OLDEST = (2, 8)
 """First version with the present names."""
+_DIGITS = 10
 _MARK = "flight recorder:"
 _PIPE = ("TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "TORCH_FR_DEBUG_INFO_PIPE_FILE")
 _FILE = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
@@ -72,9 +73,11 @@ def _number(version: str) -> tuple[int, int]:
 
     >>> _number("2.11.0+cu130"), _number("2.9.0a0+git1"), _number("x"), _number("2.².0")
     ((2, 11), (2, 9), (0, 0), (0, 0))
+    >>> _number("2." + "9" * 5000)
+    (0, 0)
     """
-    words = version.split(".")
-    is_known = len(words) > 1 and words[0].isdecimal() and words[1].isdecimal()
+    words = version.split(".")[:2]
+    is_known = len(words) == len(_OLDEST) and all(word.isdecimal() and len(word) < _DIGITS for word in words)
     return (int(words[0]), int(words[1])) if is_known else (0, 0)
 
 

@@ -32,7 +32,7 @@ MARK = b"NCCL INFO"
 _LINE = re.compile(r"(\S*:\d+):\d+ \[-?\d+\] NCCL INFO (.*)")
 _BEGIN = re.compile(r"[^\s/:()\[\]]*:\d+:\d+ \[-?\d+\] NCCL INFO ")
 _CONNECTION = re.compile(
-    r"(?:Channel|Ring|Coll|CollNet) \d+(?:/\d+)? : (\d+)\S* (?:-> (\d+)\S* )?\[(send|receive)\] "
+    r"(?:Channel|Ring|Coll|CollNet) \d+(?:/\d+)? : (\d{1,9})\S* (?:-> (\d{1,9})\S* )?\[(send|receive)\] "
     r"via (?:NET|COLLNET)/([^/]+)/(\d+)(\S*)"
 )
 _END = re.compile(r"(?:\(\d+\))?(?:/GDRDMA(?:\([\w-]+\))?)?(?:/Shared)?")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Dict, List, Literal, TypedDict  # noqa: UP035  (nodes may run Python 3.8)
 
 from launch.remote.base.records import State
-from launch.remote.reading import NodeName, RankKey, Seconds, UnixTime
+from launch.remote.reading import Count, NodeName, Rank, RankKey, Seconds, UnixTime
 
 __all__ = [
     "AttemptSteps",
@@ -114,7 +114,7 @@ class Live(TypedDict):
     """samples.json: replaced at most five times a second, and at the end of each launch."""
 
     time: UnixTime
-    attempt: int
+    attempt: Count
     """0 for the job's first launch."""
     nodes: dict[NodeName, LiveNode]
     ranks: dict[RankKey, LiveRank]
@@ -123,7 +123,7 @@ class Live(TypedDict):
 class AttemptSteps(TypedDict):
     """The steps of one launch, by the metric ``step`` of the rank that is furthest."""
 
-    attempt: int
+    attempt: Count
     started: UnixTime
     ended: UnixTime | None
     first_step: float | None
@@ -139,7 +139,7 @@ class AttemptSteps(TypedDict):
     first_epoch: float | None
     """Metric ``epoch`` of the first step, and of the last; None without such a metric."""
     last_epoch: float | None
-    checkpoints: int
+    checkpoints: Count
     checkpoint_s: Seconds
     """Sum of the metric ``checkpoint_s`` of the rank with the lowest number that prints one."""
 
@@ -151,9 +151,9 @@ class Flag(TypedDict):
     """What of the samples needs a look."""
 
     kind: FlagKind
-    node: str
+    node: NodeName | Literal[""]
     """Empty for several."""
-    rank: int
+    rank: Rank
     """-1 for a node, and for several ranks."""
     text: str
     """One line with the figure and its unit."""

@@ -192,6 +192,14 @@ def test_files_have_the_names_that_azure_ml_gives_them(files: FakeFab, run: Run)
     assert len(files.words("collect")) == 1
 
 
+def test_a_log_that_is_no_ranks_has_its_own_name(files: FakeFab, run: Run) -> None:
+    odd = ["rank-evil.log", "rank-01.log", "rank-².log", f"rank-{'9' * 200}.log", "rank--1.log", "rank-.log"]
+    for name in odd:
+        files.file(f"logs/{name}", "x")
+    files.file("logs/rank-7.log/inner", "x")
+    assert run.get_file_names() == sorted([*NAMES, *(f"user_logs/{name}" for name in odd)])
+
+
 def test_files_of_a_running_run_are_brought_each_time(files: FakeFab, run: Run) -> None:
     files.state("RUNNING")
     run.get_file_names()

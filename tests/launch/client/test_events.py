@@ -73,7 +73,7 @@ def test_a_line_that_never_ends_is_told_in_pieces_that_fit_into_memory() -> None
 
 
 def test_an_unfinished_line_comes_out_before_the_end() -> None:
-    events = events_of(state(), output(b"last words"), state(state="SUCCEEDED", exit_status=0))
+    events = events_of(JOB, state(), output(b"last words"), state(state="SUCCEEDED", exit_status=0))
     assert isinstance(events[-2], LogLine)
     assert events[-2].data == b"last words"
     assert isinstance(events[-1], StateChange)

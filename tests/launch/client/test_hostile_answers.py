@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import IO, Any, cast
 
 import pytest
@@ -17,9 +18,11 @@ from launch.client.query import list_some, show_job
 from launch.client.rpc import code_of
 from launch.client.samples import job_samples
 from launch.client.stage import stage_data
+from launch.client.submit import follow, submit_and_follow
 from launch.data.data_stores import Storage, stage_request
 from launch.errors import GiveUpError, ManyNodesError
 from launch.host import Completed
+from launch.job.plan import JobPlan
 from launch.remote.base import frames
 from launch.remote.environment.request import EnvironmentRequest
 from launch.remote.reading import Malformed
@@ -126,12 +129,32 @@ class TestListing:
             show_job("t-1", answer(report(state=sample_state(created=1e300))), remote="abc")
 
 
-def report(**fields: object) -> dict[str, object]:
-    plan = {
+def job(nodes: object, ranks: object) -> bytes:
+    return frames.frame(frames.JOB, json.dumps({"job": "t-1", "nodes": nodes, "ranks": ranks}).encode())
+
+
+END = {
+    **{"event": "exit", "rank": 0, "node": "node000000", "status": 0, "signal": None, "stopped": False},
+    **{"attempt": 0, "time": 1.0},
+}
+
+
+def plan_excerpt() -> dict[str, object]:
+    return {
         **{"command": ["a"], "data": [], "grace_s": 1.0, "health": "off", "max_restarts": 0, "snapshot": ""},
         **{"timeout_s": None, "environment": {**RECORD, "kind": "bare", "id": ""}},
     }
-    whole = {"state": sample_state(), "plan": plan, "ranks": {}, "ends": [], "events": [], "folder": "/x"}
+
+
+def report(**fields: object) -> dict[str, object]:
+    whole = {
+        "state": sample_state(),
+        "plan": plan_excerpt(),
+        "ranks": {},
+        "ends": [],
+        "events": [],
+        "folder": "/x",
+    }
     return {**whole, **fields}
 
 
@@ -151,6 +174,16 @@ class TestReport:
             {"events": [{"event": "unheard-of", "time": 1.0}]},
             {"ends": [{"event": "exit", "rank": 0}]},
             {"ranks": {"../x": [1]}},
+            {"ranks": {"node000000": [-2]}},
+            {"plan": {**plan_excerpt(), "snapshot": "../x"}},
+            {"plan": {**plan_excerpt(), "max_restarts": -1}},
+            {"ends": [{**END, "node": "node\udcff"}]},
+            {"ends": [{**END, "status": 10**9}]},
+            {"ends": [{**END, "attempt": -1}]},
+            {"events": [{"event": "lost-node", "node": "a b", "reason": "", "time": 1.0}]},
+            {"events": [{"event": "restart", "count": -1, "reason": "x", "time": 1.0}]},
+            {"state": sample_state(failure={"rank": -9, "node": None, "status": 1, "last_lines": []})},
+            {"state": sample_state(failure={"rank": 1, "node": "\udc80", "status": 1, "last_lines": []})},
             {"plan": {}},
         ],
     )
@@ -224,14 +257,56 @@ class TestStream:
         with pytest.raises(frames.ProtocolError):
             Reader(lambda _: None).feed(frames.frame(frames.OUT, payload))
 
-    def test_a_node_that_the_job_does_not_have_is_shown_by_its_number(self) -> None:
+    @pytest.mark.parametrize(("rank", "node"), [(0, -1), (0, 7), (1, 0), (-2, 0), (2**31 - 1, 0)])
+    def test_a_source_that_the_job_does_not_have_is_refused_with_the_heads_name(
+        self, rank: int, node: int
+    ) -> None:
+        words = frames.RECORD.pack(1.0, rank, node, 1, 2) + b"x\n"
+        head = Head(job(["node000000"], 1) + frames.frame(frames.OUT, words))
+        reason = rf"^node000000: .*a line of rank {rank} on node {node} of a job of 1 rank on 1 node\)"
+        with pytest.raises(GiveUpError, match=reason):
+            follow("t-1", head, lambda _: None, remote="abc", wait=False)
+
+    def test_no_line_comes_before_the_jobs_nodes(self) -> None:
+        with pytest.raises(frames.ProtocolError, match="a job of 0 ranks on 0 nodes"):
+            Reader(lambda _: None).feed(frames.frame(frames.OUT, frames.RECORD.pack(1.0, 0, 0, 1, 1) + b"x"))
+
+    @pytest.mark.parametrize("nodes", [["node\udcff"], ["\ud800"], ["a b"], ["../x"], "n", [7]])
+    def test_nodes_of_other_than_names_are_refused(self, nodes: object) -> None:
+        with pytest.raises(GiveUpError, match=r"^node000000: its answer .*\(nodes"):
+            follow("t-1", Head(job(nodes, 1)), lambda _: None, remote="abc", wait=False)
+
+    @pytest.mark.parametrize("ranks", [-1, 10**9, 1.5, True])
+    def test_no_job_has_that_many_ranks(self, ranks: object) -> None:
+        with pytest.raises(Malformed, match=r"ranks: is .*, not a number of ranks"):
+            Reader(lambda _: None).feed(job(["node000000"], ranks))
+
+    @pytest.mark.parametrize(
+        ("nodes", "ranks"), [(["node000000"], 10**6), (["node000000", "x"], 2), (["x"], 2)]
+    )
+    def test_a_job_that_was_submitted_has_the_nodes_and_ranks_of_its_plan(
+        self, nodes: list[str], ranks: int
+    ) -> None:
+        one = SimpleNamespace(node=SimpleNamespace(name="node000000"), ranks=(0, 1))
+        plan = cast("JobPlan", SimpleNamespace(id="t-1", remote="x/abc", nodes=[one], as_dict=dict))
+        with pytest.raises(GiveUpError, match=r"^node000000: .* which is not what was submitted\)"):
+            submit_and_follow(plan, Head(job(nodes, ranks)), lambda _: None)
+
+    def test_a_job_has_its_nodes_once(self) -> None:
+        reader = Reader(lambda _: None)
+        reader.feed(job(["node000000"], 1))
+        with pytest.raises(frames.ProtocolError, match="a second time"):
+            reader.feed(job(["node000000", "node000001"], 10**6))
+
+    def test_unfinished_lines_of_many_ranks_take_no_more_memory_than_is_set_for_all(self) -> None:
         events: list[Any] = []
         reader = Reader(events.append)
-        reader.feed(frames.frame(frames.JOB, b'{"job": "t-1", "nodes": ["node000000"], "ranks": 1}'))
-        for node in (-1, 7):
-            record = frames.RECORD.pack(1.0, 0, node, 1, 2) + b"x\n"
+        reader.feed(job(["node000000"], 10**6))
+        for rank in range(80):
+            record = frames.RECORD.pack(1.0, rank, 0, 1, 1 << 20) + bytes(1 << 20)
             reader.feed(frames.frame(frames.OUT, record))
-        assert [event.node for event in events] == ["-1", "7"]
+        assert len(events) in range(16, 20)
+        assert {len(event.data) for event in events} == {1 << 20}
 
     @pytest.mark.parametrize("payload", [b"{]", b"[]", b"{}", b"[" * 100_000, b'{"job": "../x"}'])
     @pytest.mark.parametrize("kind", [frames.STATE])

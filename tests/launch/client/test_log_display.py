@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from launch.client import log_display
 from launch.client.events import LogLine, Quiet
 from launch.client.log_display import Bars, Merge, SharedLine, matches
 
@@ -48,6 +49,12 @@ class TestBars:
         assert bars.shows(line(1, "a", bar=True))
         assert bars.shows(line(0, "a", bar=True, stream="stderr"))
         assert not bars.shows(line(0, "b", 1, bar=True))
+
+    def test_the_oldest_of_very_many_bars_are_forgotten(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(log_display, "_BARS", 10)
+        bars = Bars()
+        assert all(bars.shows(line(rank, "a", bar=True)) for rank in range(12))
+        assert [bars.shows(line(rank, "b", 1, bar=True)) for rank in (11, 2, 1)] == [False, False, True]
 
     def test_lines_are_never_kept_back(self) -> None:
         bars = Bars()
@@ -108,6 +115,18 @@ class TestMerging:
         assert [(one.ranks, one.stream) for one in merged(written)] == [
             ((0,), "stdout"), ((1,), "stderr"), ((2,), "notice"), ((3,), "notice"),
         ]  # fmt: skip
+
+    def test_lines_that_wait_take_no_more_memory_than_is_set_for_all(self) -> None:
+        long, merge = "x" * (1 << 20), Merge()
+        early = [one for number in range(80) for one in merge.feed(line(number, f"{number}{long}"))]
+        assert len(early) in range(16, 20)
+        assert [one.ranks for one in (*early, *merge.rest())] == [(number,) for number in range(80)]
+
+    def test_very_many_ranks_of_one_line_do_not_wait_together(self) -> None:
+        merge, count = Merge(), 700_000
+        shown = [one for number in range(count) for one in merge.feed(line(number, "a"))]
+        assert sum(len(one.ranks) for one in (*shown, *merge.rest())) == count
+        assert shown
 
     def test_the_launchers_words_on_several_nodes_are_merged_too(self) -> None:
         written = [LogLine(START, None, f"node{n:06}", "stderr", b"warning") for n in range(3)]

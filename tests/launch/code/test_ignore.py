@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -130,3 +132,14 @@ def test_azure_mls_ignore_file_takes_the_place_of_gits_beside_it(tmp_path: Path)
     (tmp_path / ".ranklift-ignore").write_text("*.tmp\n!/b.bin\n")
     (tmp_path / "sub" / ".gitignore").write_text("*.log\n")
     assert {name for name in we_say(tmp_path) if "ignore" not in name} == {"a.log", "b.bin"}
+
+
+@pytest.mark.parametrize("name", [".gitignore", ".amlignore", ".ranklift-ignore"])
+@pytest.mark.parametrize("folder", ["", "inner"])
+def test_an_ignore_file_that_is_too_long_is_refused_by_name(tmp_path: Path, name: str, folder: str) -> None:
+    (tmp_path / folder).mkdir(exist_ok=True)
+    (tmp_path / folder / name).write_bytes(b"x\n" * (128 << 10) + b"y\n")
+    with pytest.raises(
+        InputError, match=rf"{re.escape(str(tmp_path / folder / name))}.* larger than 256 KiB"
+    ):
+        plan_snapshot(tmp_path)

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from launch import access
 from launch.access import Access
+from launch.credentials import Credentials, known_credentials
 from launch.environment.environment_spec import MOST_FOLDERS, Bare, ImageEnvironment, PythonEnvironment
 from launch.environment.requirements import read_requirements, with_wheels
 from launch.errors import InputError, InputErrors
@@ -210,3 +212,17 @@ def test_a_file_in_the_home_folder_that_the_user_names_is_read(
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "requirements.txt").write_text("numpy\n")
     assert read_requirements(tmp_path / "requirements.txt").requirements == "numpy"
+
+
+def test_this_machines_credentials_are_looked_up_once_however_many_folders_a_file_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[Credentials] = []
+
+    def look() -> Credentials:
+        looked.append(known_credentials())
+        return looked[-1]
+
+    monkeypatch.setattr(access, "known_credentials", look)
+    found = made(tmp_path, "-f .\n" * 50 + "mine==1.0\n")
+    assert (found.find_links, len(looked)) == ((tmp_path,), 1)

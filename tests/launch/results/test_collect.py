@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.errors import InputError
+from launch.errors import GiveUpError, InputError
 from launch.host import Completed
 from launch.remote.base import frames
 from launch.remote.collect import send as remote
@@ -32,24 +32,27 @@ def cluster(tmp_path: Path) -> Cluster:
     return Cluster(tmp_path).make()
 
 
-def from_a_node(into: Path, name: str, data: bytes) -> NodeFiles:
+def from_a_node(into: Path, name: str, data: bytes, announced: int | None = None) -> NodeFiles:
     """What came of a head that sends one file as it is."""
     results = Results(into, "t-1")
     fetch = NodeFetch(HEAD, results, Progress(lambda _: None), {})
     at = 1_700_000_000_000_000_000
+    size = len(data) if announced is None else announced
 
     def take(kind: bytes, answer: object) -> None:
         fetch.take(frames.frame(kind, answer if isinstance(answer, bytes) else json.dumps(answer).encode()))
 
-    take(remote.ENTRIES, [["f", name, len(data), at]])
-    take(remote.LISTED, True)
-    assert fetch.requests(is_head=True)
-    take(remote.START, {"matched": [], "size": len(data), "mtime_ns": at})
-    take(remote.DATA, data)
-    take(remote.END, {"sha256": hashlib.sha256(data).hexdigest()})
-    fetch.check()
-    fetch.close()
-    results.close(complete=True)
+    try:
+        take(remote.ENTRIES, [["f", name, len(data), at]])
+        take(remote.LISTED, True)
+        assert fetch.requests(is_head=True)
+        take(remote.START, {"matched": [], "size": size, "mtime_ns": at})
+        take(remote.DATA, data)
+        take(remote.END, {"sha256": hashlib.sha256(data).hexdigest()})
+        fetch.check()
+    finally:
+        fetch.close()
+        results.close(complete=True)
     return fetch.result()
 
 
@@ -100,6 +103,12 @@ class TestWhatComes:
         assert [
             path for path in tmp_path.rglob("*") if path.is_file() and b"s3cret" in path.read_bytes()
         ] == []
+
+    @pytest.mark.parametrize("more", [1, 100_000])
+    def test_no_more_of_a_file_than_was_announced(self, tmp_path: Path, more: int) -> None:
+        with pytest.raises(GiveUpError, match=rf"^{HEAD}: it sent more of logs/rank-0.log than the size"):
+            from_a_node(tmp_path, "logs/rank-0.log", b"x" * 10, announced=max(0, 10 - more))
+        assert list(tmp_path.rglob("rank-0.log*")) == []
 
     def test_a_plan_that_cannot_be_read_is_not_sent_since_it_may_hold_values(self, cluster: Cluster) -> None:
         cluster.write(HEAD, "job.json", b'{"user_env": {"KEY": "s3cret"')

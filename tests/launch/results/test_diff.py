@@ -30,6 +30,18 @@ class TestWhatIsAskedFor:
         assert [one.name for one in made.wanted] == [LOG, f"outputs/{NODE}/a/b"]
         assert made.kept == []
 
+    def test_a_path_once_however_often_it_is_listed(self) -> None:
+        sought: list[str] = []
+
+        def here(name: str) -> Here:
+            sought.append(name)
+            return Here(free=name)
+
+        entries = [*[Entry("f", LOG, 5, 1)] * 3, Entry("l", LOG, text="x")]
+        made = plan_fetch(NODE, entries, here, is_head=False, taken=lambda _: False)
+        assert ([one.name for one in made.wanted], made.links, sought) == ([LOG], [], [LOG])
+        assert made.left_out == {LOG: "is listed more than once: the first of them counts"}
+
     def test_not_what_has_the_same_size_and_time_as_when_it_was_checked(self) -> None:
         copy = Copy(LOG, 5, 1, "digest")
         made = plan(Entry("f", LOG, 5, 1), here={LOG: Here((copy,), "x")})

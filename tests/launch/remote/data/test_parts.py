@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from launch.remote.data.part_files import PartFiles
 from launch.remote.data.parts import File, check_names, cut, dataset_id, part_size
+from launch.remote.store.store import Store
 
 FILES = st.lists(st.integers(0, 5 << 20), max_size=40).map(
     lambda sizes: [File(str(number), size, "etag") for number, size in enumerate(sizes)]
@@ -77,3 +83,9 @@ def test_names_that_a_folder_cannot_have_are_refused(paths: list[str], why: str)
 
 def test_blanks_and_other_letters_are_names() -> None:
     check_names("https://h/c", [File("mit Leerzeichen/ä b?#%.txt", 1, "e"), File("..a", 1, "e")])
+
+
+def test_a_line_of_a_journal_that_a_job_has_written_spoils_no_staging(tmp_path: Path) -> None:
+    (tmp_path / "x.parts").write_text(f"0 a\n{'9' * 5000} b\nnone c\n1 d")
+    store = cast("Store", SimpleNamespace(path=lambda name: str(tmp_path / name)))
+    assert list(PartFiles(store, "x", "", [], is_cut=False)._journal()) == [(0, "a"), (1, "d")]

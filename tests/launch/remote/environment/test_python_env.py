@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from launch.remote.environment import python_env
+from launch.remote.environment.build import Failed
 from launch.remote.store.store import Store
 from tests.launch.remote.environment.image_requests import request, unreported
 
@@ -33,3 +34,9 @@ def test_the_nodes_own_folder_of_wheels_counts_beside_those_that_are_sent_along(
     argv, _, places = installing.partition("; ")
     assert places == f"{Store().path('aa' * 8)},https://user:secret@example.org/wheels"
     assert "find-links" not in argv, "a login would stand on a command line, and uv ignore the variable"
+
+
+@pytest.mark.parametrize("wanted", [">=3." + "9" * 5000, "9" * 5000, "3.٣"], ids=["minor", "major", "other"])
+def test_a_version_of_digits_that_none_has_is_refused_not_counted(wanted: str) -> None:
+    with pytest.raises(Failed, match=r"is not a version such as 3\.10"):
+        python_env.fits("3.10.12", wanted)

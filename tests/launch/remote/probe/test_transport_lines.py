@@ -263,3 +263,8 @@ def test_gloo_is_reported_as_tcp() -> None:
 )
 def test_lines_that_prove_nothing_are_passed_over(line: str) -> None:
     assert read_line(line, "n1") == []
+
+
+def test_a_rank_of_thousands_of_digits_ends_no_probe() -> None:
+    line = f"n:1:1 [0] NCCL INFO Channel 00/0 : {'9' * 5000}[0] -> 1[0] [send] via NET/IB/0"
+    assert nccl_lines.read(line) is not None
