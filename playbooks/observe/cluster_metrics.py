@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from infra.inventory import Inventory
@@ -15,6 +16,7 @@ from launch.errors import GiveUpError, ManyNodesError
 from launch.host import Host
 from launch.remote.metrics.exposition import exposition
 from launch.remote.metrics.metrics_records import ClusterFacts, HeadMetrics
+from launch.remote.reading import Malformed
 from playbooks.project import Stack
 from playbooks.ssh.connection import Cluster
 from playbooks.ssh.fanout import fan_out_hosts, in_background
@@ -71,16 +73,19 @@ class ClusterMetrics:
         if inventory != self._inventory:  # `fab up`, scale and replace write it
             self._cluster.close()
             self._inventory, self._cluster = inventory, Cluster(inventory, self._stack.folder)
+        damaged: dict[str, str] = {}
         answers = fan_out_hosts(
             lambda node: nullcontext(self._cluster.host(node)),
             inventory.nodes,
-            _query,
+            partial(_query, damaged),
             what="reading its metrics",
             timeout=_NODE_S,
         )
         failed = any(isinstance(answer, Exception) for answer in answers.values())
         self.failure = ManyNodesError("reading metrics", answers) if failed else None
         self._report_once("nodes", str(self.failure or ""))
+        for name in answers:
+            self._report_once(name, damaged.get(name, ""))
         heads = [one for one in answers.values() if not isinstance(one, Exception) and one is not None]
         self._answered.wait(cost_wait_s)
         return exposition(heads, self._facts(inventory, answers))
@@ -137,12 +142,17 @@ def cost_so_far(account: Account, now: datetime) -> tuple[float, float]:
     return account.per_hour, total
 
 
-def _query(host: Host) -> HeadMetrics | None:
-    """Return what the node knows as a head; None for one on which no job was ever launched."""
+def _query(damaged: dict[str, str], host: Host) -> HeadMetrics | None:
+    """Return what the node knows as a head; None for one on which no job was ever launched. Put into
+    ``damaged``, by node, why a job is left out: it can write anything into its records."""
     remote = version_there(host, None, _NODE_S, with_jobs=True)
     if remote is None:
         return None
-    found = ask(HeadMetrics, host, remote, "metrics", timeout=_NODE_S)
+
+    def drop(_: object, error: Malformed) -> None:
+        damaged[host.name] = f"{host.name}: a job whose records are damaged is left out: {error}"
+
+    found = ask(HeadMetrics, host, remote, "metrics", timeout=_NODE_S, drop=drop)
     try:
         exposition([found])
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

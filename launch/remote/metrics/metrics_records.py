@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Optional, TypedDict  # noqa: UP035  (nodes may run Python 3.8)
 
-from launch.remote.reading import JobId, NodeName, RankKey, UnixTime
+from launch.remote.reading import Count, ExitStatus, JobId, NodeName, RankKey, UnixTime
 from launch.remote.sample.sample_records import LiveNode, LiveRank
 
 __all__ = ["ClusterFacts", "HeadMetrics", "JobMetrics", "SendingState"]
@@ -24,10 +24,10 @@ class JobMetrics(TypedDict):
     created: UnixTime
     started: UnixTime | None
     ended: UnixTime | None
-    exit_status: Optional[int]
-    nodes: int
-    ranks: int
-    restarts: int
+    exit_status: Optional[ExitStatus]
+    nodes: Count
+    ranks: Count
+    restarts: Count
     cost_usd: Optional[float]
     """List price of its nodes since its start."""
     live_nodes: Dict[NodeName, LiveNode]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -162,6 +163,31 @@ def test_an_answer_that_is_none_is_its_nodes_fault(project: Path, monkeypatch: p
     finally:
         made.close()
     assert "its answer is not one of metrics" in str(made.failure)
+
+
+@pytest.mark.usefixtures("priced")
+@pytest.mark.parametrize(
+    "forged",
+    [{"exit_status": 10**30}, {"restarts": -1}, {"ranks": -1}],
+    ids=["status", "restarts", "ranks"],
+)
+def test_a_job_that_forges_its_records_hides_no_other(
+    server: SshServer, project: Path, forged: dict[str, object]
+) -> None:
+    job = server.folder / "home" / ".ranklift" / "jobs" / "forged-1"
+    job.mkdir()
+    state = sample_state("forged-1", state="FAILED", exit_status=9, ended=datetime.now(UTC).timestamp())
+    (job / "state.json").write_text(json.dumps({**state, **forged}))
+    reports: list[str] = []
+    made = ClusterMetrics(Stack("dev", project, {}), reports.append)
+    try:
+        text = made.text()
+    finally:
+        made.close()
+        shutil.rmtree(job)
+    assert 'ranklift_job_state{job_id="train-1",state="failed"} 1\n' in text
+    assert "forged-1" not in text
+    assert [one for one in reports if "node000000: a job whose records are damaged is left out" in one]
 
 
 def test_once_prints_what_is_known_and_ends_with_the_error_of_silent_nodes(project: Path) -> None:
