@@ -93,6 +93,12 @@ class TestListing:
         assert [state.job for state in found.jobs] == ["t-1", "t-3"]
         assert found.damaged == ("the record of job t-2 is damaged: [1].created is 1e+300, not a Unix time",)
 
+    def test_what_a_head_moved_aside_is_named(self) -> None:
+        found = list_some(
+            answer({"jobs": [], "left_out": 0, "aside": ["queue.json.damaged-0a"]}), remote="abc"
+        )
+        assert found.aside == ("queue.json.damaged-0a",)
+
     @pytest.mark.parametrize(
         ("field", "value"),
         [
