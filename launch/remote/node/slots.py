@@ -1,7 +1,7 @@
 """A node's slots: locks held by a job's runners while the job runs, or by a command that removes the node.
 
 A job may put anything in the place of these files: what is no file is moved aside (:func:`open_lock`), and
-the lock is made anew.
+a new lock is made.
 
 A drained node has the file ``~/.ranklift/drained``, whose text counts as the holder of each slot that no job
 has: a file, so that it outlives a boot, and goes with the disk when the node is replaced or installed again.

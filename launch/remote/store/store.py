@@ -290,7 +290,8 @@ class Store:
             flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             manifest = os.open(self.path(snapshot) + ".manifest", flags)
         except OSError as error:  # a job may have made it unwritable, while another holds it
-            yield error.errno == errno.ENOENT
+            # Of what is no file, nothing can be held.
+            yield error.errno in (errno.ENOENT, errno.EISDIR, errno.ELOOP, errno.ENXIO)
             return
         with try_flock(manifest) as is_unused:
             yield is_unused
