@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -31,6 +31,8 @@ __all__ = [
 
 _MOST_VISITS = 8
 """Ways by which links may reach one folder of data: with two links a level their number doubles."""
+_MOST_LINKS = 40
+"""As Linux itself follows in one path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +57,10 @@ class Access:
         return Scope(folder, repository_of(folder), self)
 
     def typed(self, key: str, path: Path) -> tuple[Scope, Path]:
-        """Return the scope of a file that the user names, and its path resolved as :meth:`Scope.admitted`
-        does: where the file is a repository's link, what it leads to is the repository's word."""
+        """Return the scope of a file or folder that the user names, and its path resolved as
+        :meth:`Scope.admitted` does."""
         scope = self.of(path.parent)
-        is_typed = scope.repository is None  # in a home folder, which is nobody's repository
-        return scope, scope.admitted(key, path, is_typed=is_typed)
+        return scope, scope.admitted(key, path, is_typed=True)
 
     def fill(self, where: str, name: str) -> str:
         """Return the value of a variable for ``${NAME}`` at ``where``. Raise
@@ -109,11 +110,13 @@ class Scope:
 
     def admitted(self, where: str, named: Path, *, is_typed: bool = False) -> Path:
         """Return ``named`` resolved, if it may be read: the file and line ``where`` name it, or the user,
-        where it ``is_typed``. Raise :class:`~launch.errors.InputError`."""
+        where it ``is_typed``. What a link leads to is the word of the repository that has the link, though
+        the user typed the link's name. Raise :class:`~launch.errors.InputError`."""
         path = Path(os.path.realpath(named))
         self.access.refuse_credentials(where, path, named)
-        if not is_typed and not is_within(path, filter(None, (self.repository,))):
-            self.access.allow(where, path, self.repository)
+        for repository in _repositories_of_links(named) if is_typed else (self.repository,):
+            if not is_within(path, filter(None, (repository,))):
+                self.access.allow(where, path, repository)
         return path
 
     def at(self, folder: Path) -> Scope:
@@ -136,6 +139,30 @@ def repository_of(folder: Path) -> Path | None:
 
     trees = (one for one in (real, *real.parents) if is_work_tree(one) and not is_home(one))
     return next(trees, None if is_home(real) else real)
+
+
+def _repositories_of_links(path: Path) -> Iterator[Path]:
+    """Yield the repository of every link that has to be followed to reach ``path``, of nested ones too."""
+    here, names, links = Path("/"), [*reversed(path.absolute().parts[1:])], 0
+    while names and links <= _MOST_LINKS:
+        name = names.pop()
+        if name == "..":
+            here = here.parent
+            continue
+        try:
+            target = os.readlink(here / name)  # noqa: PTH115  (Path would tidy the target)
+            is_machines = os.lstat(here / name).st_uid == 0 != os.geteuid()
+        except OSError:  # no link, or nothing
+            here /= name
+            continue
+        links += 1
+        repository = repository_of(here)
+        # Root's link, as /home/ann may be, is nobody's repository.
+        if repository is not None and (not is_machines or is_work_tree(repository)):
+            yield repository
+        if target.startswith("/"):
+            here = Path("/")
+        names += reversed(target.split("/"))
 
 
 def is_work_tree(folder: Path) -> bool:

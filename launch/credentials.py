@@ -166,5 +166,5 @@ def known_credentials() -> Credentials:
 
 def is_state(path: Path) -> bool:
     """Return whether ``path`` itself is a project's ``.ranklift`` or the folder of one of its stacks."""
-    # some file systems ignore case
-    return path.name.lower() == STATE or all((path / name).exists() for name in STACK_FILES)
+    # some file systems ignore case; os.path's answer for a name that is too long is False
+    return path.name.lower() == STATE or all(os.path.exists(path / name) for name in STACK_FILES)  # noqa: PTH110

@@ -204,7 +204,7 @@ ARROWS: dict[str, set[str]] = {
     "launch.remote.head": {
         *("launch.remote.base", "launch.remote.head.runners", "launch.remote.log", "launch.remote.mpi"),
         *("launch.remote.data", "launch.remote.debug", "launch.remote.node.runtimes", "launch.remote.probe"),
-        *("launch.remote.sample", "launch.remote.store"),
+        *("launch.remote.sample", "launch.remote.store", "launch.remote.node.slots"),
     },
     "launch.remote.head.runners": {"launch.remote.base", "launch.remote.log", "launch.remote.mpi"},
     "launch.remote.metrics": {
@@ -227,9 +227,8 @@ ARROWS: dict[str, set[str]] = {
     "launch.remote.probe": {"launch.remote.base", "launch.remote.log", "launch.remote.mpi"},
     "launch.remote.node.runtimes": {"launch.remote.base", "launch.remote.mpi", "launch.remote.node"},
     "launch.remote.collect": {"launch.remote.base", "launch.remote.head.runners.node_command"},
-    **{
-        f"launch.remote.{room}": {"launch.remote.base"} for room in ("agent", "health", "log", "mpi", "store")
-    },
+    **{f"launch.remote.{room}": {"launch.remote.base"} for room in ("agent", "health", "log", "mpi")},
+    "launch.remote.store": {"launch.remote.base", "launch.remote.node.slots"},
 }
 """Beside itself and ``FOR_ALL``, what a package may import: the longest name that fits a module counts, and a
 name here does not stand for the rooms inside it."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from launch.client.head_call import call_head
-from launch.client.rpc import ask
+from launch.client.rpc import Drop, ask
 from launch.code.push import FANOUT, Address, node_results
 from launch.code.push_key import make_credential
 from launch.errors import GiveUpError, InputError, ManyNodesError
@@ -65,11 +65,14 @@ class Held:
     held: tuple[str, ...]
     """Nodes where a launch makes or sends it, or ranks run in it."""
     nodes: tuple[str, ...]
+    damaged: tuple[str, ...] = ()
+    """Nodes where a job has spoilt its manifest or the record of what it is made of."""
 
 
-def query_environments(host: Host, remote: str) -> EnvironmentListing:
-    """Return the environments of a node, as :func:`held_on` takes them."""
-    return ask(EnvironmentListing, host, remote, "environments")
+def query_environments(host: Host, remote: str, drop: Drop | None = None) -> EnvironmentListing:
+    """Return the environments of a node, as :func:`held_on` takes them; those that cannot be used go to
+    ``drop``."""
+    return ask(EnvironmentListing, host, remote, "environments", drop=drop)
 
 
 def held_on(answers: Mapping[str, EnvironmentListing]) -> list[Held]:
@@ -87,6 +90,7 @@ def held_on(answers: Mapping[str, EnvironmentListing]) -> list[Held]:
             jobs=tuple(dict.fromkeys(job for _, one in there for job in one["jobs"])),
             held=tuple(node for node, one in there if one["is_held"]),
             nodes=tuple(node for node, _ in there),
+            damaged=tuple(node for node, one in there if one.get("is_damaged")),
         )
         for name, there in found.items()
     ]

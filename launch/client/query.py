@@ -26,6 +26,8 @@ class Listing:
     left_out: int
     damaged: tuple[str, ...] = ()
     """Records that cannot be used, each in words; their jobs are missing in ``jobs``."""
+    aside: tuple[str, ...] = ()
+    """What the head moved aside because it was in the place of a file, below ``~/.ranklift``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,8 @@ def list_some(head: Host, *, remote: str, last: int | None = None) -> Listing:
 
     words = [] if last is None else [str(last)]
     found = ask(payloads.JobListing, head, remote, "list", *words, drop=drop)
-    return Listing(tuple(map(JobState.from_dict, found["jobs"])), found["left_out"], tuple(damaged))
+    jobs = tuple(map(JobState.from_dict, found["jobs"]))
+    return Listing(jobs, found["left_out"], tuple(damaged), tuple(found.get("aside", ())))
 
 
 def show_job(job: str, head: Host, *, remote: str) -> JobReport:

@@ -13,9 +13,11 @@ from launch.remote.base import frames, job_dir, timing
 from launch.remote.cli import NO_COMMAND, NO_RECORDS, REFUSED, UNPUSHED
 from launch.remote.reading import Malformed, parse, read
 
-__all__ = ["ask", "check", "code_of", "readable", "rpc_argv", "version_there"]
+__all__ = ["Drop", "ask", "check", "code_of", "readable", "rpc_argv", "version_there"]
 
 _Answer = TypeVar("_Answer")
+Drop = Callable[[object, Malformed], object]
+"""Gets each malformed record that is left out of an answer."""
 _NO_SUCH_FILE, _NOT_FOUND = 2, 127
 _VERSIONS = "ls -t .ranklift/remote 2>/dev/null"
 """Shell command that lists a node's versions of the node code, newest first."""
@@ -67,7 +69,7 @@ def ask(
     *words: str,
     timeout: float = timing.STEP_S,
     job: str | None = None,
-    drop: Callable[[object, Malformed], object] | None = None,
+    drop: Drop | None = None,
 ) -> _Answer:
     """Run a command of version ``remote`` of the node code on the head; return its answer, of this type.
 

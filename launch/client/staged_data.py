@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from launch.client.rpc import ask, check, version_there
+from launch.client.rpc import Drop, ask, check, version_there
 from launch.code.node_code import modules, remote_id
 from launch.host import Host
 from launch.remote.base import timing
@@ -36,6 +36,8 @@ class HeldData:
     """Those where a staging was cut off."""
     shared: bool = False
     """Whether it is one copy, in the folder that these nodes share."""
+    damaged: tuple[str, ...] = ()
+    """Those where a job has spoilt the manifest."""
 
 
 def ensure_code(head: Host) -> str:
@@ -48,9 +50,10 @@ def ensure_code(head: Host) -> str:
     return remote_id()
 
 
-def query_data(host: Host, remote: str, shared: str = "") -> DataListing:
-    """Return the data of a node and of its ``shared`` folder, as :func:`merge_listings` takes them."""
-    return ask(DataListing, host, remote, "staged-data", *filter(None, [shared]))
+def query_data(host: Host, remote: str, shared: str = "", drop: Drop | None = None) -> DataListing:
+    """Return the data of a node and of its ``shared`` folder, as :func:`merge_listings` takes them; those
+    that cannot be used go to ``drop``."""
+    return ask(DataListing, host, remote, "staged-data", *filter(None, [shared]), drop=drop)
 
 
 def merge_listings(answers: Mapping[str, DataListing]) -> list[HeldData]:
@@ -70,6 +73,7 @@ def merge_listings(answers: Mapping[str, DataListing]) -> list[HeldData]:
             nodes=tuple(node for node, one in there if one["is_whole"]),
             partial=tuple(node for node, one in there if not one["is_whole"]),
             shared=shared,
+            damaged=tuple(node for node, one in there if one.get("is_damaged")),
         )
         for (name, shared), there in found.items()
     ]

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from launch.access import count_visit, is_within
+from launch.access import count_visit, is_within, open_resolved
 from launch.credentials import Credentials, known_credentials
 from launch.errors import InputError
 from launch.remote.base.files import replace_file
@@ -57,7 +57,7 @@ def list_files(root: Path, allowed: Sequence[Path] = ()) -> list[LocalFile]:
                 credentials.refuse("data", Path(os.path.realpath(found)), found)
             found_files = _below(real, "", (), (real, *allowed), credentials, Counter())
             return sorted(found_files, key=lambda one: one.name)
-        return [_file(root.name, root, root.stat())]
+        return [_file(root.name, real, real.stat())]
     except OSError as error:
         problem = f"cannot be read: {error.strerror}"
         raise InputError("data", str(error.filename or root), problem, "name a file or a folder") from None
@@ -117,14 +117,14 @@ class Digests:
             self._known = found if isinstance(found, dict) else {}
 
     def of(self, file: LocalFile) -> bytes:
-        """Return the file's MD5. Raise OSError."""
+        """Return the file's MD5. Raise as :func:`launch.access.open_resolved`."""
         key = [*file.status]
         entry = self._known.get(str(file.path))
         if isinstance(entry, list) and entry[:-1] == key:
             with suppress(ValueError, TypeError):
                 return bytes.fromhex(str(entry[-1]))
         digest = hashlib.md5(usedforsecurity=False)  # what blobs are known by
-        with file.path.open("rb") as stream:
+        with open(open_resolved(str(file.path)), "rb") as stream:  # noqa: PTH123  (a handle)
             while data := stream.read(_CHUNK):
                 digest.update(data)
         settled = time.time_ns() - file.status[1] > _SETTLED_NS

@@ -114,8 +114,11 @@ def parse_requirements(sources: Iterable[Source]) -> PythonEnvironment:
     )
 
 
-def with_wheels(environment: Environment | None, folders: Sequence[str]) -> Environment | None:
-    """Return the environment with these folders of wheels, of which ``--find-links`` gives each.
+def with_wheels(
+    environment: Environment | None, folders: Sequence[str], access: Access | None = None
+) -> Environment | None:
+    """Return the environment with these folders of wheels, of which ``--find-links`` gives each, if
+    ``access`` admits them.
 
     Raise :class:`~launch.errors.InputError` for a path that is not a folder, and where nothing is installed.
     """
@@ -125,6 +128,7 @@ def with_wheels(environment: Environment | None, folders: Sequence[str]) -> Envi
     for text, path in zip(folders, paths, strict=True):
         if not path.is_dir():
             raise InputError("--find-links", text, "is not a folder", "name one that holds wheels")
+    paths = [(access or Access()).typed("--find-links", path)[1] for path in paths]
     if isinstance(environment, ImageEnvironment) and environment.python is not None:
         return replace(environment, python=_with_wheels(environment.python, paths))
     if isinstance(environment, PythonEnvironment):
@@ -134,7 +138,7 @@ def with_wheels(environment: Environment | None, folders: Sequence[str]) -> Envi
 
 
 def _with_wheels(environment: PythonEnvironment, paths: Sequence[Path]) -> PythonEnvironment:
-    every = (*environment.find_links, *(path.resolve() for path in paths))
+    every = (*environment.find_links, *paths)
     return replace(environment, find_links=tuple(dict.fromkeys(every)))
 
 

@@ -48,12 +48,13 @@ def read_asset(path: Path, access: Access | None = None, above: Path | None = No
     """Return the asset that a file describes.
 
     It may read its repository, that of the folder ``above`` it where that is given, and what ``access``
-    allows.
+    allows. Without ``above`` it is the user who names the file.
 
     Raise :class:`~launch.errors.InputError` with file and line, or several of them.
     """
+    access = access or Access()
+    scope = access.of(above).at(path.parent) if above else access.typed("file", path)[0]
     place = compose(path, kind="a data asset of Azure ML")
-    scope = (access or Access()).of(above or path.parent).at(path.parent)
     reader = Reader()
     found = reader.block(place, _USED, _UNUSED)
     name = reader.get(found, "name", lambda one: _name(one, values.text(one)), "")

@@ -47,12 +47,12 @@ def read(path: Path, overrides: Sequence[tuple[str, str]] = (), access: Access |
     Raise :class:`~launch.errors.InputError` naming file, line, key, value and remedy, or
     :class:`~launch.jobfile.schema.JobFileError` with all of them when there are several.
     """
+    scope, _ = (access or Access()).typed("file", path)
     root = compose(path)
     for key, new in overrides:
         _check_setting(root, key, new)
     if overrides:
         root = compose(path, overrides)
-    scope = (access or Access()).of(path.parent)
     entries = root.entries()
     _check_kind(entries)
     reader = Reader()

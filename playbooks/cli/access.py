@@ -12,7 +12,7 @@ from launch.errors import InputError
 from launch.printable import for_terminal
 from playbooks.cli import output
 
-__all__ = ["ACCESS", "ALLOW_HELP", "access_flags", "allowed_paths"]
+__all__ = ["ACCESS", "ALLOW_HELP", "access_flags"]
 
 ALLOW_HELP = (
     "a folder or file outside of the repository that its files may name, and that links may lead into; may "
@@ -40,10 +40,10 @@ def access_flags(fill: Sequence[str] | None, allow_path: Sequence[str] | None) -
                 "--fill", name, "is not set in the environment of this command", f"export {name}"
             )
         found[name] = os.environ[name]
-    return Access(allowed_paths(allow_path), found, lambda question: output.ask(for_terminal(question)))
+    return Access(_allowed_paths(allow_path), found, lambda question: output.ask(for_terminal(question)))
 
 
-def allowed_paths(given: Sequence[str] | None) -> tuple[Path, ...]:
+def _allowed_paths(given: Sequence[str] | None) -> tuple[Path, ...]:
     """Return the resolved paths of ``--allow-path``. Raise :class:`~launch.errors.InputError`."""
     paths = tuple(Path(os.path.realpath(os.path.expanduser(text))) for text in given or ())  # noqa: PTH111
     for text, path in zip(given or (), paths, strict=True):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from launch.access import open_resolved
 from launch.data.data_spec import BlobAddress
 from launch.data.local_files import Digests, LocalFile, list_files
 from launch.data.transfer import BLOCK, Block, StoredBlob, block_id, blocks_of, is_same
@@ -334,7 +335,7 @@ def _md5_of(path: Path) -> bytes:
 
 
 def _read(file: LocalFile, block: Block) -> bytes:
-    with file.path.open("rb") as stream:
+    with open(open_resolved(str(file.path)), "rb") as stream:  # noqa: PTH123  (a handle)
         stream.seek(block.offset)
         data = stream.read(block.size)
     if len(data) != block.size:

@@ -25,8 +25,8 @@ class FoundInputs:
     storage: Storage
     sources: Sequence[DataSource] = ()
     """In storage."""
-    local: Mapping[str, tuple[Path, Path | None]] = field(default_factory=dict)
-    """On this machine: the path, and what it leads to where an asset named it."""
+    local: Mapping[str, tuple[Path, Path]] = field(default_factory=dict)
+    """On this machine: the path, and what it leads to."""
     remote: Mapping[str, str] = field(default_factory=dict)
     """On the nodes already."""
 
@@ -52,7 +52,8 @@ def read_inputs(
     for name, asked in read_input_flags(given).items():
         one = _without_name(asked, [source, Path.cwd(), stack.project], access)
         if isinstance(one.address, LocalPath):
-            local[name] = _existing(one.address.path, one.where), one.address.real
+            path = _existing(one.address.path, one.where)
+            local[name] = path, one.address.real or access.typed(one.where, path)[1]
         elif isinstance(one.address, NodePath):
             remote[name] = one.address.path
         elif found := find_source(name, replace(one, stage=place), storage, signed):

@@ -150,7 +150,7 @@ def register(
         root = asset.data.local
         if root.is_file():
             address = data_address(chosen, f"assets/{asset.name}/{version}/{root.name}", "data")
-        upload(chosen, root, address, access.folders)
+        upload(chosen, asset.data.real or root, address, access.folders)
         document["path"] = f"azureml://datastores/workspaceblobstore/paths/{address.path}"
     target.parent.mkdir(exist_ok=True)
     target.write_text(asset_document(document, version), encoding="utf-8")

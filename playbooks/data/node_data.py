@@ -21,7 +21,7 @@ from playbooks.data.input_flags import read_inputs
 from playbooks.data.stack_storage import PATH_HELP, SAS_HELP, STAGE_HELP, sas_flag
 from playbooks.data.staging import show_progress, staged_text
 from playbooks.nodes.choose import choose_nodes
-from playbooks.nodes.environments import on_all_nodes
+from playbooks.nodes.environments import name_damaged, on_all_nodes, with_damage
 from playbooks.project import Stack
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def list_node_data(context: Context, stack: str | None = None, json: bool = Fals
     rows = [
         (
             one.id,
-            one.url or "not whole",
+            with_damage(one.url, one.damaged) or "not whole",
             str(one.files),
             size(one.bytes),
             output.age(one.used.timestamp()),
@@ -166,6 +166,11 @@ def _held(stack: Stack, inventory: Inventory) -> list[HeldData]:
     """Return what the nodes hold. Raise ManyNodesError where one does not answer: a job may use it there."""
     from launch.client.staged_data import merge_listings, query_data
 
-    query = partial(query_data, shared=inventory.shared_folder or "")
-    answers = on_all_nodes(stack, inventory, query, "listing its data")
+    shared = inventory.shared_folder or ""
+    answers = on_all_nodes(
+        stack,
+        inventory,
+        lambda host, remote: query_data(host, remote, shared, name_damaged(host, "data")),
+        "listing its data",
+    )
     return merge_listings({name: answer for name, answer in answers.items() if answer is not None})

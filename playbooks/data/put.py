@@ -14,7 +14,7 @@ from launch.errors import InputError
 from launch.numbers import counted
 from launch.remote.base.messages import size
 from playbooks.cli import output
-from playbooks.cli.access import ALLOW_HELP, allowed_paths
+from playbooks.cli.access import ALLOW_HELP, access_flags
 from playbooks.cli.task import command, open_from
 from playbooks.data.stack_storage import (
     CONTAINER_HELP,
@@ -61,24 +61,27 @@ def put(  # noqa: PLR0913, PLR0917  (each is an option)
 
     Every blob is whole or not there; an upload that was cut off goes on where it stopped.
     """
-    root, allowed = Path(source).expanduser(), allowed_paths(allow_path)
+    access, root = access_flags(None, allow_path), Path(source).expanduser()
     chosen = open_from(context, stack)
     address = data_address(chosen, at_most_one("path", path) or root.absolute().name, container, sas_file)
+    _, real = access.typed("source", root)
+    for note in access.notes:
+        output.progress(note)
     if dry_run:
         from launch.data.local_files import list_files
 
-        files = list_files(root, allowed)
+        files = list_files(real, access.folders)
         amount = size(sum(one.size for one in files))
         output.steps([f"upload {root}, {counted(len(files), 'file')}, {amount}, to {address.url}"], json=json)
         return
-    moved = upload(chosen, root, address, allowed)
+    moved = upload(chosen, real, address, access.folders)
     _report("sent", moved, address.url, json=json)
 
 
 def upload(stack: Stack, root: Path, address: BlobAddress, allowed: Sequence[Path] = ()) -> Moved:
-    """Upload a file to an address, or a folder's files below it; links may lead into ``allowed``. Raise
-    :class:`~launch.errors.InputError` for a folder without a file, and where a file and a folder would have
-    one path."""
+    """Upload a file, or a folder's files below it, from a resolved path to an address; links may lead into
+    ``allowed``. Raise :class:`~launch.errors.InputError` for a folder without a file, and where a file and a
+    folder would have one path."""
     from launch.data.local_files import Digests, LocalFile, list_files
     from launch.data.transfer import names_below, refuse_nesting
     from playbooks.data.blob_transfer import list_blobs, put_files

@@ -153,7 +153,7 @@ def found_environment(
     from launch.environment.requirements import with_wheels
     from launch.jobfile import resolve
 
-    found = with_wheels(resolve(wanted, folders, access), given[_FIND_LINKS] or ())
+    found = with_wheels(resolve(wanted, folders, access), given[_FIND_LINKS] or (), access)
     return with_runtime(found, given["runtime"])
 
 

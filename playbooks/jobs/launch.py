@@ -145,6 +145,7 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
         registries_flag(given["registry_token"]),
     )
     access = access_flags(given["fill"], given["allow_path"])
+    _, real = access.typed("source", source)
     folders = [source, Path.cwd(), stack.project]
     request = Request(
         line,
@@ -166,7 +167,7 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
     on_unhealthy = on_unhealthy_flag(given["on_unhealthy"])
     inventory = stack.saved()
     nodes, chosen = choose_free_nodes(stack, inventory, given["nodes"], dry_run=dry_run)
-    snapshot = plan_snapshot(source, stack.hashes_of(source), key_numbers(stack))
+    snapshot = plan_snapshot(source, stack.hashes_of(source), key_numbers(stack), real)
     files = {entry.path for entry in snapshot.entries}
     home, identity = home_of(inventory.user), Identity()
     price = saved_price(stack, inventory)

@@ -33,6 +33,8 @@ class JobList:
     """Each node's answer or error."""
     damaged: Sequence[str] = ()
     """Jobs' records that cannot be used, each with its head."""
+    aside: Sequence[str] = ()
+    """What heads moved aside because it was in the place of a file of theirs, each with its head."""
 
     @property
     def silent(self) -> Sequence[str]:
@@ -68,4 +70,5 @@ def list_jobs(
         {state.job: at for found, at in read for state in found.jobs},
         answers,
         [f"{name}: {record}" for name, found in by_head.items() for record in found.damaged],
+        [f"{name}: ~/.ranklift/{path}" for name, found in by_head.items() for path in found.aside],
     )

@@ -79,6 +79,8 @@ def jobs(
         output.progress(f"{counted(found.left_out, 'older job')} not shown; use {more}")
     for record in found.damaged:
         output.progress(f"{record}; its other records are in ~/.ranklift/jobs there")
+    for path in found.aside:
+        output.progress(f"{path} was damaged, and is moved aside: remove it once you have looked at it")
     if found.silent:
         raise with_address_age(inventory, ManyNodesError("listing jobs", found.answers))
     if found.damaged:

@@ -14,7 +14,7 @@ from invoke.context import Context
 from infra.inventory import Inventory, Node
 from launch.errors import GiveUpError, ManyNodesError
 from launch.nodeset import fold
-from launch.remote.node.slots import DRAINED, HOLDER_BYTES
+from launch.remote.node.slots import ASIDE, DRAINED, HOLDER_BYTES
 from playbooks.cli import output
 from playbooks.cli.merged_output import grouped
 from playbooks.cli.task import command, open_from, with_address_age
@@ -30,8 +30,12 @@ __all__ = ["drain", "undrain"]
 STEP_S = 20.0
 """Limit of one node's answer."""
 _FILE = DRAINED.lstrip("/")
+_IS_DAMAGED = f"[ -h {_FILE} ] || {{ [ -e {_FILE} ] && [ ! -f {_FILE} ]; }}"
+_MOVE_ASIDE = f"mv {_FILE} {_FILE}{ASIDE}$$"
+"""A job may put anything in the file's place: `cat` would wait for a pipe's writer."""
 _DRAIN = f"""\
 mkdir -p -m 700 .ranklift || exit
+if {_IS_DAMAGED}; then {_MOVE_ASIDE} || exit; fi
 if [ ! -s {_FILE} ]; then
   echo "drained $(date -u +%Y-%m-%dT%H:%M:%SZ) by $1" > {_FILE}.$$ && sync {_FILE}.$$ &&
     mv {_FILE}.$$ {_FILE} || {{ rm -f {_FILE}.$$; exit 1; }}
@@ -39,7 +43,10 @@ fi
 cat {_FILE}
 """
 """Keeps the word of who was first. The time is the node's, as that of jobs which it is compared with."""
-_UNDRAIN = f"if [ -e {_FILE} ]; then cat {_FILE} && rm {_FILE}; fi"
+_UNDRAIN = f"""\
+if {_IS_DAMAGED}; then {_MOVE_ASIDE} && echo drained, but the record is damaged
+elif [ -e {_FILE} ]; then cat {_FILE} && rm {_FILE}; fi
+"""
 _NODES = "names, instance ids and ranges of both: 0-3,node000007; all"
 
 

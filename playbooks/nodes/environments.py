@@ -23,8 +23,9 @@ from playbooks.ssh.fanout import fan_out_hosts, raise_for_errors
 if TYPE_CHECKING:
     from launch.client.environments import Held
     from launch.host import Host
+    from launch.remote.reading import Malformed
 
-__all__ = ["environment", "on_all_nodes", "prune", "remove"]
+__all__ = ["environment", "name_damaged", "on_all_nodes", "prune", "remove", "with_damage"]
 
 _RANK = ("id", "made of", "used by", "size", "nodes", "last used")
 
@@ -48,7 +49,8 @@ def environment(context: Context, stack: str | None = None, json: bool = False) 
 
 def _row(one: Held) -> tuple[str, ...]:
     used = output.age(one.used.timestamp())
-    return one.id, one.title, size(one.bytes), used, fold(one.nodes), " ".join(one.jobs)
+    made_of = with_damage(one.title, one.damaged)
+    return one.id, made_of, size(one.bytes), used, fold(one.nodes), " ".join(one.jobs)
 
 
 @command(
@@ -94,7 +96,12 @@ def _held(stack: Stack, inventory: Inventory) -> list[Held]:
     """Return what the nodes hold. Raise ManyNodesError where one does not answer: a job may use it there."""
     from launch.client.environments import held_on, query_environments
 
-    answers = on_all_nodes(stack, inventory, query_environments, "listing its environments")
+    answers = on_all_nodes(
+        stack,
+        inventory,
+        lambda host, remote: query_environments(host, remote, name_damaged(host, "environment")),
+        "listing its environments",
+    )
     return held_on({name: answer for name, answer in answers.items() if answer is not None})
 
 
@@ -118,6 +125,21 @@ def _remove(stack: Stack, inventory: Inventory, found: Sequence[Held], *, cache:
         output.result(f"removed {one.id} {one.title}: {size(one.bytes)} on {counted(len(one.nodes), 'node')}")
     if not found:
         output.result("no environment to remove")
+
+
+def with_damage(made_of: str, damaged: Sequence[str]) -> str:
+    """Return what an entry of the nodes is made of, with the nodes where a job has spoilt its record."""
+    return "; ".join([*filter(None, [made_of]), *([f"damaged on {fold(damaged)}"] if damaged else [])])
+
+
+def name_damaged(host: Host, what: str) -> Callable[[object, Malformed], None]:
+    """Return what names each entry of a node's list that cannot be used; the rest is listed."""
+
+    def drop(record: object, error: Malformed) -> None:
+        name = record.get("id") if isinstance(record, dict) else None
+        output.progress(f"{host.name}: {what} {name!s:.80} is damaged and not listed: {error}")
+
+    return drop
 
 
 def on_all_nodes(

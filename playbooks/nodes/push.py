@@ -18,6 +18,7 @@ from launch.nodeset import fold
 from launch.numbers import counted
 from launch.remote.base.messages import size
 from playbooks.cli import output
+from playbooks.cli.access import ALLOW_HELP, access_flags
 from playbooks.cli.task import command, open_from
 from playbooks.nodes.choose import choose_nodes
 from playbooks.project import Stack
@@ -48,8 +49,10 @@ _CLEAR_HOLDERS = 'for f in .ranklift/*s/*.nodes; do if [ -e "$f" ]; then echo "{
     example="fab push --source ~/code/train --nodes 0-3",
     help={
         "source": "folder to push (default: the repository around the current folder, else that folder)",
+        "allow-path": ALLOW_HELP,
         "verify": "have every node read its copy again, and repair it",
     },
+    iterable=["allow_path"],
 )
 def push(
     context: Context,
@@ -57,6 +60,7 @@ def push(
     nodes: str | None = None,
     stack: str | None = None,
     verify: bool = False,
+    allow_path: list[str] | None = None,
     json: bool = False,
     dry_run: bool = False,
 ) -> None:
@@ -71,9 +75,10 @@ def push(
     chosen = open_from(context, stack)
     inventory = chosen.saved()
     wanted = choose_nodes(inventory, nodes)
-    folder = source_folder(source)
-    snapshot = plan_snapshot(folder, chosen.hashes_of(folder), key_numbers(chosen))
-    for notice in filter(None, (snapshot.notice, *push_notices(chosen, [snapshot]))):
+    access, folder = access_flags(None, allow_path), source_folder(source)
+    _, real = access.typed("source", folder)
+    snapshot = plan_snapshot(folder, chosen.hashes_of(folder), key_numbers(chosen), real)
+    for notice in filter(None, (*access.notes, snapshot.notice, *push_notices(chosen, [snapshot]))):
         output.progress(notice)
     if dry_run:
         if json:

@@ -9,7 +9,8 @@ import pytest
 from launch.access import Access, repository_of
 from launch.code.snapshot import plan_data
 from launch.data.data_spec import AssetName
-from launch.environment.requirements import read_requirements
+from launch.environment.environment_spec import PythonEnvironment
+from launch.environment.requirements import read_requirements, with_wheels
 from launch.errors import InputError, InputErrors
 from launch.jobfile import Data, find_asset, read, read_asset, resolve, with_assets
 from launch.jobfile.environment_reference import read_name
@@ -148,6 +149,117 @@ def test_a_home_folder_is_no_repository_and_nor_is_a_work_tree_that_holds_one(
 def test_a_path_that_the_user_types_is_the_users_word(places: Path) -> None:
     job = write_job(places, "inputs: {x: {type: uri_folder, path: ../data}}")
     read(job, [("inputs.x.path", str(places / "private"))])
+
+
+class TestATypedPathWithLinks:
+    """What the user types leads through links, and what they lead to is the word of who made them."""
+
+    @pytest.fixture
+    def linked(self, places: Path) -> Path:
+        """The folder of the repository that has links."""
+        folder = places / "repo/jobs"
+        for name, target in {
+            "out": "../../private",
+            "absolute": str(places / "private"),
+            "first": "second",
+            "second": "code/third",
+            "code/third": "../../../private",
+            "inner": "../data",
+            "circle": "circle",
+        }.items():
+            (folder / name).symlink_to(target)
+        (places / "repo/data/table").mkdir()
+        return folder
+
+    @pytest.mark.parametrize(
+        ("typed", "real"),
+        [
+            ("out", "private"),
+            ("absolute", "private"),
+            ("first", "private"),
+            ("out/noarch", "private/noarch"),
+            ("first/noarch", "private/noarch"),
+            ("out/secret.txt", "private/secret.txt"),
+            ("out/../private/noarch", "private/noarch"),
+            ("inner/../jobs/out", "private"),
+        ],
+    )
+    @pytest.mark.parametrize("is_work_tree", [True, False])
+    def test_one_out_of_the_repository_needs_a_word_of_the_user(
+        self, places: Path, linked: Path, typed: str, real: str, is_work_tree: bool
+    ) -> None:
+        if not is_work_tree:
+            (places / "repo/.git/HEAD").unlink()
+        with pytest.raises(InputError, match=f"'{places}/{real}': lies outside of the repository") as error:
+            Access().typed("source", linked / typed)
+        assert f"give --allow-path {places}/private" in str(error.value)
+        questions: list[str] = []
+        access = Access(ask=lambda question: not questions.append(question))  # type: ignore[func-returns-value]
+        for _ in range(2):
+            assert access.typed("source", linked / typed)[1] == places / real
+        assert [f"source names {places}/{real}, outside of the repository" in one for one in questions] == [
+            True
+        ]
+        allowed = Access(folders=(places / "private",))
+        assert allowed.typed("source", linked / typed)[1] == places / real
+        assert allowed.notes == [f"read from outside of the repository: {places}/{real} (source)"]
+
+    @pytest.mark.parametrize("typed", ["inner", "inner/table", "inner/../data/table", "inner/nothing"])
+    def test_one_that_stays_inside_is_followed(self, linked: Path, typed: str) -> None:
+        access = Access()
+        access.typed("source", linked / typed)
+        assert access.notes == []
+
+    def test_one_in_a_home_folder_is_the_users_own_but_not_where_it_leads_to_a_repositorys(
+        self, places: Path, linked: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        home = places / "home"
+        home.mkdir()
+        (home / "own").symlink_to(places / "private")
+        (home / "theirs").symlink_to(linked / "out")
+        monkeypatch.setenv("HOME", str(home))
+        assert Access().typed("source", home / "own")[1] == places / "private"
+        with pytest.raises(InputError, match=f"outside of the repository {places}/repo;"):
+            Access().typed("source", home / "theirs")
+
+    def test_one_of_the_machine_is_nobodys_repository(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("os.geteuid", lambda: 1000)
+        assert Path("/var/run").is_symlink()
+        assert Access().typed("source", Path("/var/run"))[1] == Path("/run")
+
+    @pytest.mark.parametrize("name", [".ssh", ".azure"])
+    @pytest.mark.parametrize("below", ["", "/keys"])
+    def test_one_to_credentials_is_refused_whatever_the_user_allows(
+        self, places: Path, linked: Path, name: str, below: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("HOME", str(places / "private"))
+        (places / "private" / name / "keys").mkdir(parents=True)
+        (linked / "data").symlink_to(f"out/{name}")
+        access = Access(folders=(places,), ask=lambda _: True)
+        for typed in (f"data{below}", f"out/{name}{below}"):
+            with pytest.raises(InputError, match="holds credentials of this machine, which never leave it"):
+                access.typed("source", linked / typed)
+
+    def test_one_in_a_circle_ends_nowhere(self, linked: Path) -> None:
+        assert Access().typed("source", linked / "circle")[1] == linked / "circle"
+
+    def test_a_job_file_an_asset_and_wheels_are_typed_too(self, places: Path, linked: Path) -> None:
+        (places / "private/job.yml").write_text("command: python train.py\n")
+        (places / "private/iris.yml").write_text("name: iris\npath: secret.txt\n")
+        with pytest.raises(InputError, match=f"file = '{places}/private/job.yml': lies outside"):
+            read(linked / "out/job.yml")
+        with pytest.raises(InputError, match=f"file = '{places}/private/iris.yml': lies outside"):
+            read_asset(linked / "out/iris.yml")
+        with pytest.raises(InputError, match=f"--find-links = '{places}/private/noarch': lies outside"):
+            with_wheels(PythonEnvironment("torch"), [str(linked / "out/noarch")])
+        job = write_job(places, "inputs: {x: {type: uri_folder, path: ../data}}")
+        with pytest.raises(InputError, match=rf"--set inputs\.x\.path.*'{places}/private': lies outside"):
+            read(job, [("inputs.x.path", "out")])
+
+
+def test_a_name_that_is_too_long_is_no_stacks_folder(places: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        read_requirements(places / ("x" * 300))
 
 
 def test_credentials_are_refused_though_the_user_types_them(

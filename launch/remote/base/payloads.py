@@ -249,11 +249,17 @@ class LogQuery(TypedDict, total=False):
     ids: list[int]
 
 
-class JobListing(TypedDict):
-    """Answer of ``list``."""
-
+class _JobsListed(TypedDict):
     jobs: list[State]
     left_out: Count
+
+
+class JobListing(_JobsListed, total=False):
+    """Answer of ``list``; code of a former push lacks ``aside``."""
+
+    aside: list[str]
+    """What was moved aside because a job had put it in the place of a file of the head, below
+    ``~/.ranklift``."""
 
 
 class JobReport(TypedDict):

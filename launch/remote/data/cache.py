@@ -22,8 +22,9 @@ from launch.remote.base.records import DataRecord, data_entry
 from launch.remote.data import faults
 from launch.remote.data.faults import FetchError
 from launch.remote.data.stage_request import DataListing, DataManifest, DataRemoval, StoredData
+from launch.remote.reading import Malformed, parse, read
 from launch.remote.store.locks import try_lock
-from launch.remote.store.removal import is_unknown, removal_argv, unfinished_jobs
+from launch.remote.store.removal import is_unknown, removal_argv, remove_file, unfinished_jobs
 from launch.remote.store.store import DATA, Store
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "list_data",
     "make_room",
     "open_cache",
+    "read_manifest",
     "remove",
     "remove_data",
     "sync_data",
@@ -218,14 +220,15 @@ def list_data(shared: str = "") -> DataListing:
 
 
 def _describe(store: Store, name: str, jobs: dict[str, str], is_shared: bool) -> StoredData:
-    facts = _facts(store, name)
+    facts = read_manifest(store, name)
     return {
         "id": name,
-        "url": facts["url"],
+        "url": facts["url"] if facts is not None else "",
         "bytes": _bytes_of(store, name),
-        "files": facts["files"],
+        "files": facts["files"] if facts is not None else 0,
         "used": time.time() - _age(store, name),
-        "is_whole": store.has(name),
+        "is_whole": facts is not None and store.has(name),
+        "is_damaged": facts is None and os.path.lexists(store.path(name) + ".manifest"),
         "jobs": [job for job, plan in jobs.items() if name in plan],
         "shared": is_shared,
     }
@@ -254,7 +257,7 @@ def remove(store: Store, name: str) -> bool:
         store.forget([name])
         for entry in os.listdir(store.folder):
             if entry in (f"{name}.manifest", f"{name}.parts") or entry.startswith(f"{name}.of-"):
-                os.unlink(os.path.join(store.folder, entry))
+                remove_file(os.path.join(store.folder, entry))
         subprocess.run(removal_argv([store.path(name)]), check=False, capture_output=True)
     return True
 
@@ -283,14 +286,15 @@ def _counts(store: Store, note: str) -> bool:
 def _age(store: Store, name: str) -> float:
     for suffix in (".manifest", ".parts", ""):
         with contextlib.suppress(OSError):
-            return time.time() - os.stat(store.path(name) + suffix).st_mtime
+            return time.time() - os.lstat(store.path(name) + suffix).st_mtime
     return 0.0
 
 
 def _bytes_of(store: Store, name: str) -> int:
     """Return the bytes on disk: a file that is being staged has its final size from the beginning."""
-    if store.has(name):
-        return _facts(store, name)["bytes"]
+    facts = read_manifest(store, name)
+    if facts is not None and store.has(name):
+        return facts["bytes"]
     total = 0
     for folder, _, files in os.walk(store.path(name)):
         for file in files:
@@ -299,9 +303,9 @@ def _bytes_of(store: Store, name: str) -> int:
     return total
 
 
-def _facts(store: Store, name: str) -> DataManifest:
+def read_manifest(store: Store, name: str) -> DataManifest | None:
+    """Return the manifest; None without one, and for one that a job has spoilt."""
     try:
-        facts: DataManifest = json.loads(store.text(name))
-    except (OSError, ValueError):
-        return {"url": "", "files": 0, "bytes": 0, "digests": []}
-    return facts
+        return read(DataManifest, parse(store.text(name)))
+    except (OSError, Malformed):
+        return None

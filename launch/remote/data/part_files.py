@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import json
 import os
 from collections.abc import Iterator, Sequence
 
@@ -17,6 +16,7 @@ from launch.remote.base.files import replace_file
 from launch.remote.data import cache, faults
 from launch.remote.data.faults import FetchError
 from launch.remote.data.parts import File, Part, cut
+from launch.remote.store.removal import remove_file
 from launch.remote.store.store import Store
 
 __all__ = ["PartFiles", "PartWriter"]
@@ -46,13 +46,16 @@ class PartFiles:
 
     def find(self) -> None:
         """Find out which parts are here."""
-        if self._store.has(self.name):
-            self._find_whole()
-        else:
-            self._find_parts()
+        facts = cache.read_manifest(self._store, self.name)
+        if facts is not None and self._store.has(self.name):
+            self._find_whole(facts["digests"])
+            return
+        if facts is None:
+            with _disk_errors():  # what a job has made of it would be in the way of a new one
+                remove_file(self._store.path(self.name) + ".manifest")
+        self._find_parts()
 
-    def _find_whole(self) -> None:
-        listed: list[str] = json.loads(self._store.text(self.name))["digests"]
+    def _find_whole(self, listed: list[str]) -> None:
         if len(listed) != len(self.parts):  # the server serves ranges now, or does not any more
             listed = [self._digest(number) for number in range(len(self.parts))]
         here = [self._size(number) == file.size for number, file in enumerate(self.files)]

@@ -118,15 +118,13 @@ class DataManifest(TypedDict):
     """``ID.manifest`` beside data that are whole."""
 
     url: str
-    files: int
-    bytes: int
+    files: Count
+    bytes: Count
     digests: list[str]
     """SHA-256 of each part."""
 
 
-class StoredData(TypedDict):
-    """Data that a node holds."""
-
+class _StoredData(TypedDict):
     id: ContentId
     url: str
     bytes: Count
@@ -138,6 +136,13 @@ class StoredData(TypedDict):
     """Unfinished jobs of this head that use it."""
     shared: bool
     """Whether it is in the shared folder, where all nodes see the same."""
+
+
+class StoredData(_StoredData, total=False):
+    """Data that a node holds; code of a former push lacks ``is_damaged``."""
+
+    is_damaged: bool
+    """Whether a job has spoilt the manifest: the data count as not whole."""
 
 
 class DataListing(TypedDict):

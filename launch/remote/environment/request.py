@@ -110,9 +110,7 @@ EnvironmentAnswer = Union[  # noqa: UP007  (evaluated)
 """A line of the answer of ``environment``."""
 
 
-class StoredEnvironment(TypedDict):
-    """An environment that a node holds."""
-
+class _StoredEnvironment(TypedDict):
     id: ContentId
     title: str
     """Empty on nodes that did not make it."""
@@ -123,6 +121,13 @@ class StoredEnvironment(TypedDict):
     """Unfinished jobs of this head that use it."""
     is_held: bool
     """Whether a launch spreads it from or to this node, or ranks run in it here."""
+
+
+class StoredEnvironment(_StoredEnvironment, total=False):
+    """An environment that a node holds; code of a former push lacks ``is_damaged``."""
+
+    is_damaged: bool
+    """Whether a job has spoilt its manifest or the record of what it is made of."""
 
 
 class EnvironmentListing(TypedDict):

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from launch.remote.base import timing
+from launch.remote.base.files import read_regular
 from launch.remote.base.processes import IMAGES
 from launch.remote.environment.request import EnvironmentListing, EnvironmentRemoval, StoredEnvironment
 from launch.remote.store.locks import locks_of, try_lock
-from launch.remote.store.manifest import Manifest
-from launch.remote.store.removal import removal_argv, unfinished_jobs
+from launch.remote.store.removal import removal_argv, remove_file, unfinished_jobs
 from launch.remote.store.store import ENVIRONMENTS, Store
 
 __all__ = [
@@ -28,33 +28,47 @@ __all__ = [
     "remove_environments",
 ]
 
+_MANIFEST = ".manifest"
 REQUEST_DIGITS = 16
 """Digits of an environment's id that stand for its request, which has the lock."""
 
 
 def list_environments() -> EnvironmentListing:
-    """Return the whole environments of this node."""
+    """Return the environments of this node that were whole once."""
     store = Store(kind=ENVIRONMENTS)
     jobs = unfinished_jobs(store.root)
-    manifests = [store.manifest(name) for name in store.known()]
-    return {"environments": [_describe(store, one, jobs) for one in manifests if one is not None]}
+    entries = sorted(os.listdir(store.folder))
+    names = [entry[: -len(_MANIFEST)] for entry in entries if entry.endswith(_MANIFEST) and entry[0] != "."]
+    listed: list[StoredEnvironment] = []
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+            if os.path.isdir(store.path(name)):
+                listed.append(_describe(store, name, jobs))
+    return {"environments": listed}
 
 
-def _describe(store: Store, manifest: Manifest, jobs: dict[str, str]) -> StoredEnvironment:
-    name = manifest.id
-    try:
-        with open(store.path(name) + ".made", encoding="utf-8") as stream:
-            facts = json.load(stream)
-    except (OSError, ValueError):
-        facts = {}
+def _describe(store: Store, name: str, jobs: dict[str, str]) -> StoredEnvironment:
+    manifest, title = store.manifest(name), _title(store.path(name) + ".made")
     return {
         "id": name,
-        "title": facts.get("title", ""),
-        "bytes": sum(size for _, _, size, _ in manifest.files),
-        "used": os.stat(store.path(name) + ".manifest").st_mtime,
+        "title": title or "",
+        "is_damaged": manifest is None or title is None,
+        "bytes": sum(size for _, _, size, _ in manifest.files) if manifest is not None else 0,
+        "used": os.lstat(store.path(name) + _MANIFEST).st_mtime,
         "jobs": [job for job, plan in jobs.items() if name in plan],
         "is_held": store.is_held(name),
     }
+
+
+def _title(path: str) -> str | None:
+    """Return what an environment is made of; "" where another node made it, None for a damaged record."""
+    try:
+        title = json.loads(read_regular(path))["title"]
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return title if isinstance(title, str) else None
 
 
 def remove_environments(names: Sequence[str], *, cache: bool) -> EnvironmentRemoval:
@@ -163,8 +177,7 @@ def _docker(*words: str) -> str:
 def clear(store: Store, name: str) -> None:
     """Remove what there is of an environment: the manifest first, without which the rest does not count."""
     store.forget([name])
-    for suffix in (".manifest", ".made"):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(store.path(name) + suffix)
+    for suffix in (_MANIFEST, ".made"):
+        remove_file(store.path(name) + suffix)
     if os.path.lexists(store.path(name)):
         subprocess.run(removal_argv([store.path(name)]), check=False, capture_output=True)

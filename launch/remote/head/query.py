@@ -5,6 +5,7 @@ There is no index: five hundred ``state.json`` are read in some ten milliseconds
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -15,10 +16,13 @@ from launch.remote.base.files import read_regular
 from launch.remote.base.health_records import NOT_CHECKED
 from launch.remote.base.payloads import JobListing, JobReport
 from launch.remote.base.records import BARE, Event, ExitEvent, Plan, State
+from launch.remote.node.slots import ASIDE
 
 __all__ = ["job_report", "list_jobs", "lost_nodes", "state_changes", "stored_report"]
 
 _POLL = 0.05
+_MOST_ASIDE = 20
+"""Names in an answer; a job can make any number."""
 _EXIT_FIELDS = {"rank", "node", "status", "signal", "stopped", "attempt"}
 
 
@@ -29,7 +33,18 @@ def list_jobs(last: int | None) -> JobListing:
     left_out = 0 if last is None else max(0, len(ended) - last)
     old = {id(state) for state in ended[:left_out]}
     shown = [_as_of_now(job_dir.Folder(state["job"]), state) for state in states if id(state) not in old]
-    return {"jobs": shown, "left_out": left_out}
+    return {"jobs": shown, "left_out": left_out, "aside": _aside()}
+
+
+def _aside() -> list[str]:
+    """Return what was moved aside because a job had put it in the place of the node's files, by its path
+    below ``~/.ranklift``."""
+    root = os.path.expanduser("~/.ranklift")
+    found: list[str] = []
+    for folder in ("", "slots/"):
+        with contextlib.suppress(OSError):
+            found += sorted(folder + name for name in os.listdir(f"{root}/{folder}") if ASIDE in name)
+    return [os.fsencode(path).decode("utf-8", "replace") for path in found[:_MOST_ASIDE]]
 
 
 def _as_of_now(folder: job_dir.Folder, state: State) -> State:

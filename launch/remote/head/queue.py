@@ -5,7 +5,8 @@ lock; entries whose supervisor is gone are dropped on sight. Jobs with other hea
 own locks keep those apart (:func:`launch.remote.node.slots.take_slots`). A job that a node refuses keeps its
 place, avoids the slots that others hold there, and queries the nodes from time to time (:class:`SlotQuery`).
 
-A torn queue.json, which a crash or a hand leaves behind, counts as empty but for the entries that are whole.
+A torn queue.json, which a crash or a hand leaves behind, counts as empty but for the entries that are whole;
+what a job has put in its place, or in that of its lock, is moved aside, and `fab jobs` names it.
 Jobs that wait enter it again at its end; those that run keep their slots by the runners' locks.
 """
 
@@ -28,6 +29,7 @@ from launch.remote.base.ports import LAST_PORT, is_free
 from launch.remote.base.processes import identity, is_alive
 from launch.remote.base.records import Plan, QueueEntry, Reservation, Taken
 from launch.remote.head.runners.node_command import start_on_node
+from launch.remote.node.slots import move_aside, open_lock
 
 __all__ = [
     "Allocation",
@@ -58,7 +60,6 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
     "holds": bool,
     "foreign": dict,
 }
-_LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WISH = ("need", "of")
 _MOST_SLOTS = 4096
 """Above every node's slots: what is larger was written by a job."""
@@ -76,7 +77,7 @@ def _entries() -> Iterator[list[QueueEntry]]:
     folder = os.path.expanduser(_FOLDER)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     path = os.path.join(folder, "queue.json")
-    with open(os.open(path + ".lock", _LOCK, 0o600), "r+b", buffering=0) as lock:
+    with open(open_lock(path + ".lock"), "r+b", buffering=0) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         entries = [entry for entry in _read(path) if is_alive(entry["process"])]
         yield entries
@@ -84,10 +85,14 @@ def _entries() -> Iterator[list[QueueEntry]]:
 
 
 def _read(path: str) -> list[QueueEntry]:
-    """Return the entries that are whole, none where the file is not JSON."""
+    """Return the entries that are whole, none where the file is not JSON; move aside what is no file."""
     try:
         entries = json.loads(read_regular(path))
-    except (OSError, ValueError, RecursionError):
+    except (ValueError, RecursionError):
+        return []
+    except OSError:
+        with suppress(FileNotFoundError):
+            move_aside(path)
         return []
     return [entry for entry in entries if _is_entry(entry)] if isinstance(entries, list) else []
 

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 
+from launch.remote.node.slots import ASIDE, open_lock
 from launch.remote.store.store import Store, try_flock
 
 __all__ = ["locked", "locks_of", "try_lock"]
@@ -18,13 +19,16 @@ _PREFIX = ".lock-"
 
 def _open_lock(store: Store, name: str) -> int:
     """Return a descriptor of the file that who makes an environment locks."""
-    path = os.path.join(store.folder, _PREFIX + name)
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    return open_lock(os.path.join(store.folder, _PREFIX + name))
 
 
 def locks_of(store: Store) -> list[str]:
     """Return the entries that have a lock, held or not."""
-    return [entry[len(_PREFIX) :] for entry in os.listdir(store.folder) if entry.startswith(_PREFIX)]
+    return [
+        entry[len(_PREFIX) :]
+        for entry in os.listdir(store.folder)
+        if entry.startswith(_PREFIX) and ASIDE not in entry
+    ]
 
 
 @contextlib.contextmanager

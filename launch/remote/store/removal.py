@@ -6,13 +6,14 @@ import contextlib
 import json
 import os
 import socket
+import stat
 import subprocess
 from collections.abc import Sequence
 
 from launch.remote.base.files import read_regular
 from launch.remote.base.processes import IMAGES
 
-__all__ = ["is_unknown", "is_worked_in", "removal_argv", "remove", "unfinished_jobs", "unload"]
+__all__ = ["is_unknown", "is_worked_in", "removal_argv", "remove", "remove_file", "unfinished_jobs", "unload"]
 
 _FINAL_STATES = ("SUCCEEDED", "FAILED", "CANCELLED", "LOST")
 _SCRIPT = r'find "$@" -type d ! -perm -700 -exec chmod u+rwx {} \; 2>/dev/null; exec rm -rf -- "$@"'
@@ -23,6 +24,15 @@ cache of uv have the same files."""
 def removal_argv(paths: Sequence[str]) -> list[str]:
     """Return the command that removes folders."""
     return ["sh", "-c", _SCRIPT, "rm", *paths]
+
+
+def remove_file(path: str) -> None:
+    """Remove what bears the name of a file, if anything does: a job may have made it a folder."""
+    with contextlib.suppress(FileNotFoundError):
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            subprocess.run(removal_argv([path]), check=False, capture_output=True)
+        else:
+            os.unlink(path)
 
 
 def remove(paths: Sequence[str]) -> None:

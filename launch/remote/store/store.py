@@ -24,6 +24,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from launch.remote.base.files import MANIFEST_BYTES, read_regular, replace_file
+from launch.remote.node.slots import open_lock
 from launch.remote.store.manifest import ID_DIGITS, Manifest
 from launch.remote.store.removal import is_unknown, is_worked_in, remove, unfinished_jobs, unload
 from launch.remote.store.stored_file import StoredFile, contents_of, digest_of
@@ -203,8 +204,7 @@ class Store:
 
     def confirm(self, snapshot: str, code: str, nodes: Iterable[str]) -> None:
         """Add nodes to :meth:`confirmed`."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC  # of a pipe, O_RDWR waits for nobody
-        with open(os.open(os.path.join(self.folder, ".lock"), flags, 0o600), "wb", buffering=0) as lock:
+        with open(open_lock(os.path.join(self.folder, ".lock")), "wb", buffering=0) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             both = sorted(set(self.confirmed(snapshot, code)).union(nodes))
             confirmed = {"code": code, "nodes": both}
@@ -290,7 +290,8 @@ class Store:
             flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             manifest = os.open(self.path(snapshot) + ".manifest", flags)
         except OSError as error:  # a job may have made it unwritable, while another holds it
-            yield error.errno == errno.ENOENT
+            # Of what is no file, nothing can be held.
+            yield error.errno in (errno.ENOENT, errno.EISDIR, errno.ELOOP, errno.ENXIO)
             return
         with try_flock(manifest) as is_unused:
             yield is_unused

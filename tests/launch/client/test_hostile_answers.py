@@ -18,6 +18,7 @@ from launch.client.query import list_some, show_job
 from launch.client.rpc import code_of
 from launch.client.samples import job_samples
 from launch.client.stage import stage_data
+from launch.client.staged_data import query_data
 from launch.client.submit import follow, submit_and_follow
 from launch.data.data_stores import Storage, stage_request
 from launch.errors import GiveUpError, ManyNodesError
@@ -95,6 +96,12 @@ class TestListing:
         found = list_some(answer({"jobs": jobs, "left_out": 0}), remote="abc")
         assert [state.job for state in found.jobs] == ["t-1", "t-3"]
         assert found.damaged == ("the record of job t-2 is damaged: [1].created is 1e+300, not a Unix time",)
+
+    def test_what_a_head_moved_aside_is_named(self) -> None:
+        found = list_some(
+            answer({"jobs": [], "left_out": 0, "aside": ["queue.json.damaged-0a"]}), remote="abc"
+        )
+        assert found.aside == ("queue.json.damaged-0a",)
 
     @pytest.mark.parametrize(
         ("field", "value"),
@@ -203,6 +210,23 @@ class TestEnvironment:
         if name != "":
             with pytest.raises(GiveUpError, match=r"environment.id: is"):
                 made(lines({**MADE, "environment": {**RECORD, "id": name}}))
+
+    @pytest.mark.parametrize("change", [{"id": "hello"}, {"title": [1]}, {"used": -1.0}, {"bytes": 1e300}])
+    def test_one_that_cannot_be_used_is_named_and_the_rest_is_listed(self, change: dict[str, Any]) -> None:
+        one = {"id": "0a", "title": "t", "bytes": 1, "used": 1.0, "jobs": [], "is_held": False}
+        data = {"id": "0a", "url": "", "bytes": 1, "files": 1, "used": 1.0, "is_whole": True, "jobs": []}
+        data["shared"] = False
+        dropped: list[Any] = []
+
+        def drop(record: object, _: Malformed) -> None:
+            dropped.append(record)
+
+        found = query_environments(answer({"environments": [{**one, **change}, one]}), "abc", drop)
+        assert found["environments"] == [one]
+        if "title" not in change:
+            listed = query_data(answer({"data": [data, {**data, **change}]}), "abc", drop=drop)
+            assert listed["data"] == [data]
+        assert dropped[0] == {**one, **change}
 
     def test_a_node_that_the_head_does_not_report_does_not_count_as_served(self) -> None:
         with pytest.raises(ManyNodesError, match="node000001: the head did not report its result"):

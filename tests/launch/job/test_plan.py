@@ -71,18 +71,6 @@ def test_arguments_may_name_every_variable_that_ranks_see() -> None:
     )
 
 
-@pytest.mark.parametrize("name", EXPANDED)
-def test_the_user_sets_no_variable_that_ranks_get_from_the_launcher(name: str) -> None:
-    with pytest.raises(InputError, match="is set by the launcher for every rank"):
-        JobSpec(name="digits", kind="pytorch", command=("train.py",), env={name: "1"})
-
-
-@pytest.mark.parametrize("name", ["AZ_BATCH_POOL_ID", "AZ_BATCHAI_INPUT_TRAIN", "AZUREML_MODEL_DIR"])
-def test_the_user_sets_a_variable_of_azure_that_ranks_do_not_get_otherwise(name: str) -> None:
-    spec = JobSpec(name="digits", kind="pytorch", command=("train.py",), env={name: "1"})
-    assert spec.env == {name: "1"}
-
-
 def test_a_job_with_the_identity_has_its_nodes_to_itself() -> None:
     assert [node.reserve for node in made(SPECS["mpi"]).nodes] == [2, 2, 2]
     assert [node.reserve for node in made(replace(SPECS["mpi"], identity=True)).nodes] == [8, 8, 8]

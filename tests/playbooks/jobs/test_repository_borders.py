@@ -185,6 +185,35 @@ def test_the_user_is_asked_at_a_terminal_with_the_path(own: Path, answer: str, i
     assert ("lies outside of the repository" in shown) != is_launched
 
 
+@pytest.mark.parametrize("typed", ["link", "link/deep", "nested"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("data.put", "TYPED", "https://acme.blob.core.windows.net/data/x"),
+        ("push", "--source", "TYPED"),
+        ("launch.torch", "train.py", "--source", "TYPED"),
+        ("launch.torch", "train.py ${{inputs.x}}", "--source", ".", "--input", "x=TYPED"),
+    ],
+    ids=["data.put", "push", "source", "input"],
+)
+def test_a_link_of_the_repository_that_the_user_types_leads_no_further_than_allowed(
+    own: Path, words: tuple[str, ...], typed: str
+) -> None:
+    (own.parent / "private/deep").mkdir()
+    (own.parent / "private/deep/train.py").write_text("import torch\n")
+    (own.parent / "private/train.py").write_text("import torch\n")
+    (own / "link").symlink_to("../private")
+    (own / "nested").symlink_to("link/deep")
+    words = tuple(word.replace("TYPED", typed) for word in words)
+    ran = run(own, *words)
+    assert ran.returncode == 2
+    real = f"{own.parent}/private{'' if typed == 'link' else '/deep'}"
+    assert f"'{real}': lies outside of the repository {own}; give --allow-path {real}" in ran.stderr
+    ran = run(own, *words, "--allow-path", "../private")
+    assert ran.returncode == 0, ran.stderr
+    assert f"read from outside of the repository: {real}" in ran.stdout + ran.stderr
+
+
 def test_data_put_refuses_links_that_leave_the_folder(own: Path) -> None:
     (own / "data").mkdir()
     (own / "data/link").symlink_to("../../private")

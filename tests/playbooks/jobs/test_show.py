@@ -124,3 +124,16 @@ def test_older_jobs_that_are_left_out_are_counted(
     monkeypatch.setattr(listing, "list_jobs", lambda *_: replace(listed(DONE), left_out=left_out))
     show.jobs.body(Context(), last=last)
     assert capsys.readouterr().err == words
+
+
+def test_what_a_head_moved_aside_is_named_and_is_no_failure(
+    watch: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("playbooks.ssh.connection.Cluster", lambda *_: MagicMock())
+    aside = ["node000000: ~/.ranklift/queue.json.damaged-0a"]
+    monkeypatch.setattr(listing, "list_jobs", lambda *_: replace(listed(DONE), aside=aside))
+    show.jobs.body(Context())
+    assert capsys.readouterr().err == (
+        "node000000: ~/.ranklift/queue.json.damaged-0a was damaged, and is moved aside: remove it once you "
+        "have looked at it\n"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import time
@@ -13,7 +14,7 @@ import pytest
 
 from launch.remote.base.names import drained_at
 from launch.remote.node.slots import DRAINED
-from playbooks.nodes.drain import _DRAIN
+from playbooks.nodes.drain import _DRAIN, _UNDRAIN
 from tests.playbooks.server import SshServer, free_port, save_stack
 from tests.playbooks.typed import fab, write_project
 
@@ -66,6 +67,27 @@ def test_a_full_disk_keeps_no_part_of_a_note(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"full\n")
     assert list((tmp_path / ".ranklift").iterdir()) == []
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link", "link to a folder"])
+def test_what_a_job_put_in_its_place_is_moved_aside(tmp_path: Path, kind: str) -> None:
+    note = tmp_path / ".ranklift/drained"
+    note.parent.mkdir()
+    for script in (_DRAIN, _UNDRAIN):
+        note.unlink(missing_ok=True)
+        if kind == "pipe":
+            os.mkfifo(note)
+        elif kind == "folder":
+            note.mkdir()
+        else:
+            note.symlink_to("/dev/zero" if kind == "link" else tmp_path)
+        done = subprocess.run(
+            ["sh", "-c", script, "sh", "ann"], cwd=tmp_path, capture_output=True, check=True
+        )
+        assert done.stdout.startswith(b"drained")
+    assert not os.path.lexists(note)
+    assert len(list(note.parent.glob("drained.damaged-*"))) == 2
 
 
 def test_undrain_removes_it_and_may_be_repeated(workplace: Path, note: Path) -> None:

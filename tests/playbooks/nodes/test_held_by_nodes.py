@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from invoke.context import Context
@@ -14,6 +15,7 @@ from invoke.context import Context
 from infra.inventory import Inventory
 from launch.client import environments as client
 from launch.client.environments import Held
+from launch.remote.reading import Malformed
 from playbooks.nodes import environments
 from playbooks.project import Stack
 
@@ -82,3 +84,16 @@ def test_nodes_without_any_environment_are_reported_instead_of_an_empty_table(
     monkeypatch.setattr(environments, "_held", lambda *_: [])
     environments.environment(Context())
     assert capsys.readouterr() == ("", "no job has brought an environment to these nodes\n")
+
+
+@pytest.mark.usefixtures("removed")
+def test_what_is_damaged_is_listed_as_such(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(environments, "_held", lambda *_: [replace(HELD, damaged=("n1",))])
+    environments.environment(Context())
+    assert "reqs.txt; damaged on n1" in capsys.readouterr().out
+    environments.name_damaged(cast("Any", SimpleNamespace(name="n0")), "data")(
+        {"id": "hello"}, Malformed("is x")
+    )
+    assert capsys.readouterr().err == "n0: data hello is damaged and not listed: is x\n"

@@ -6,10 +6,12 @@ import fcntl
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from launch.client.staged_data import merge_listings
 from launch.remote.base.files import hold
 from launch.remote.data import cache
 from launch.remote.data.faults import FetchError
@@ -184,3 +186,54 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
     with pytest.raises(PermissionError, match="belongs to another user"):
         cache.open_cache(disks=[str(tmp_path)])
+
+
+def text(content: bytes) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(content)
+
+
+SPOILT = {
+    "pipe": os.mkfifo,
+    "folder": Path.mkdir,
+    "link": lambda path: path.symlink_to("/dev/zero"),
+    "list": text(b"[1]"),
+    "empty": text(b"{}"),
+    "other types": text(b'{"url": 7, "files": [], "bytes": "x", "digests": {}}'),
+    "negative": text(b'{"url": "", "files": 1, "bytes": -1, "digests": []}'),
+    "deep": text(b"[" * 200_000),
+    "no text": text(b"\xff\xfe"),
+}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
+class TestASpoiltManifest:
+    """A job can put anything in the place of the manifest of one set of data."""
+
+    @pytest.fixture(autouse=True)
+    def spoilt(self, store: Store, spoil: Callable[[Path], object]) -> None:
+        for name in ("0a", "0b"):
+            whole(store, name)
+        manifest = Path(store.path("0a") + ".manifest")
+        manifest.unlink()
+        spoil(manifest)
+
+    def test_is_listed_as_damaged_beside_the_rest_and_can_be_removed(self, store: Store) -> None:
+        held = merge_listings({"n0": cache.list_data()})
+        assert {(one.id, one.nodes, one.damaged) for one in held} == {
+            ("0a", (), ("n0",)),
+            ("0b", ("n0",), ()),
+        }
+        assert cache.remove_data(["0a"]) == {"kept": {}}
+        assert [one.id for one in merge_listings({"n0": cache.list_data()})] == ["0b"]
+
+    def test_keeps_no_room_from_other_data(self, store: Store) -> None:
+        assert make_room(store, bound=2 * MB) == ["0b"]
+        assert store.has("0b") is False
+
+    def test_is_replaced_by_the_next_staging(self, store: Store) -> None:
+        found = PartFiles(store, "0a", "https://acme/0a", [File("file", 1, "")], is_cut=True)
+        found.find()
+        assert not found.is_whole
+        cache.write_manifest(store, "0a", "https://acme/0a", 1, 1, ["digest"])
+        assert store.has("0a")

@@ -6,12 +6,19 @@ import fcntl
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from launch.client.environments import held_on
 from launch.remote.base.files import hold
-from launch.remote.environment.usage import clear_debris, keep_downloads, remove_environments
+from launch.remote.environment.usage import (
+    clear_debris,
+    keep_downloads,
+    list_environments,
+    remove_environments,
+)
 from launch.remote.store.locks import locked
 from launch.remote.store.store import ENVIRONMENTS, Store
 
@@ -158,3 +165,39 @@ def test_an_image_that_is_pruned_leaves_docker_too(
     store.prune([WHOLE], "head", [])
     assert there(store) == {HALF}
     assert (tmp_path / "calls").read_text() == f"image rm ranklift/{WHOLE}\n"
+
+
+def text(content: bytes) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(content)
+
+
+SPOILT = {
+    "pipe": os.mkfifo,
+    "folder": Path.mkdir,
+    "link": lambda path: path.symlink_to("/dev/zero"),
+    "list": text(b"[1]"),
+    "title": text(b'{"title": 7}'),
+    "deep": text(b"[" * 200_000),
+    "no text": text(b"\xff\xfe"),
+    "torn": text(b'{"ti'),
+}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("suffix", [".made", ".manifest"])
+@pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
+def test_one_that_a_job_spoilt_is_listed_as_damaged_beside_the_rest_and_can_be_removed(
+    store: Store, suffix: str, spoil: Callable[[Path], object]
+) -> None:
+    other = "fedcba9876543210"
+    Path(store.path(other)).mkdir()
+    Path(store.path(other) + ".manifest").write_text("[]")
+    Path(store.path(other) + ".made").write_text('{"title": "numpy"}')
+    record = Path(store.path(WHOLE) + suffix)
+    record.unlink(missing_ok=True)
+    spoil(record)
+    held = held_on({"n0": list_environments()})
+    assert {(one.id, one.title, one.damaged) for one in held} == {(WHOLE, "", ("n0",)), (other, "numpy", ())}
+    assert remove_environments([WHOLE], cache=False)["kept"] == {}
+    assert [one.id for one in held_on({"n0": list_environments()})] == [other]
+    assert not os.path.lexists(record)

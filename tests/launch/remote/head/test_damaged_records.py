@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import socket
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from launch.remote.base import job_dir, processes
+from launch.remote.base.names import drained_at
 from launch.remote.head import cancel, query, queue
+from launch.remote.node import slots
 from launch.remote.sample import stored_samples
 from launch.remote.store import removal
 from tests.launch.remote.sample_records import sample_plan, sample_state
@@ -30,6 +35,27 @@ def pipe(path: Path) -> None:
 def folder(path: Path) -> None:
     path.unlink(missing_ok=True)
     path.mkdir()
+
+
+def full_folder(path: Path) -> None:
+    folder(path)
+    (path / "kept").write_text("a job's")
+
+
+def link(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to("elsewhere")
+
+
+def endless(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to("/dev/zero")
+
+
+def listener(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    with contextlib.chdir(path.parent), socket.socket(socket.AF_UNIX) as made:
+        made.bind(path.name)
 
 
 def deep(path: Path) -> None:
@@ -76,17 +102,75 @@ def test_the_end_to_come_of_a_job_sets_nothing_but_its_end(jobs: Path, end: dict
     assert listed == {"bad": "LOST", "good": "RUNNING"}
 
 
-@pytest.mark.parametrize("spoil", [pipe, deep, not_text])
+@pytest.mark.parametrize("spoil", [deep, not_text])
 def test_a_job_enters_a_queue_whose_record_is_damaged(jobs: Path, spoil: Spoil) -> None:
     spoil(jobs.parent / "queue.json")
     queue.enter(sample_plan("next"))
     assert [entry["job"] for entry in json.loads((jobs.parent / "queue.json").read_text())] == ["next"]
+    assert query.list_jobs(None).get("aside") == []
 
 
-def test_a_pipe_in_place_of_the_queues_lock_holds_no_job_up(jobs: Path) -> None:
-    pipe(jobs.parent / "queue.json.lock")
-    queue.enter(sample_plan("next"))
-    assert json.loads((jobs.parent / "queue.json").read_text())[0]["job"] == "next"
+KINDS = (pipe, folder, full_folder, link, endless, listener)
+NO_FILES = pytest.mark.parametrize("spoil", KINDS)
+
+
+@NO_FILES
+@pytest.mark.parametrize("name", ["queue.json", "queue.json.lock"])
+def test_what_is_no_file_in_place_of_the_queue_is_moved_aside_and_named(
+    jobs: Path, name: str, spoil: Spoil
+) -> None:
+    path = jobs.parent / name
+    spoil(path)
+    before = path.lstat()
+    queue.enter(sample_plan("next", nodes=[{"name": "n", "reserve": 1, "slots": 2}]))
+    given = queue.admit("next", 45_000)
+    assert given is not None
+    assert given.slots == {"n": [0]}
+    (aside,) = query.list_jobs(None)["aside"]
+    assert aside.startswith(f"{name}.damaged-")
+    assert os.path.samestat(before, (jobs.parent / aside).lstat())
+    assert not (jobs.parent / "elsewhere").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil"),
+    [
+        *(("slots", spoil) for spoil in (pipe, link, endless, listener)),
+        *((f"slots/{name}", spoil) for name in ("guard", "1") for spoil in KINDS),
+    ],
+)
+def test_what_is_no_file_in_place_of_slots_is_moved_aside_and_named(
+    jobs: Path, name: str, spoil: Spoil
+) -> None:
+    path = jobs.parent / name
+    path.parent.mkdir(exist_ok=True)
+    spoil(path)
+    before = path.lstat()
+    held = slots.hold(2, "somebody")
+    assert slots.taken_slots(2) == [(0, "somebody"), (1, "somebody")]
+    for descriptor in held:
+        os.close(descriptor)
+    (aside,) = query.list_jobs(None)["aside"]
+    assert aside.startswith(f"{name}.damaged-")
+    assert os.path.samestat(before, (jobs.parent / aside).lstat())
+
+
+@NO_FILES
+def test_a_drain_whose_record_is_no_file_holds_on(jobs: Path, spoil: Spoil) -> None:
+    spoil(jobs.parent / "drained")
+    ((_, holder),) = slots.taken_slots(1)
+    assert drained_at(holder) == 0.0
+
+
+def test_of_processes_that_find_a_damaged_lock_one_moves_it_aside(jobs: Path) -> None:
+    path = jobs.parent / "queue.json.lock"
+    path.mkdir()
+    with ThreadPoolExecutor(8) as pool:
+        opened = list(pool.map(slots.open_lock, [str(path)] * 32))
+    assert len({os.fstat(descriptor).st_ino for descriptor in opened}) == 1
+    for descriptor in opened:
+        os.close(descriptor)
+    assert len(query.list_jobs(None)["aside"]) == 1
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ class TestListing:
 
     def test_half_made_jobs_are_passed_over(self) -> None:
         job_dir.Folder("half").create(sample_plan("half"))
-        assert query.list_jobs(None) == {"jobs": [], "left_out": 0}
+        assert query.list_jobs(None) == {"jobs": [], "left_out": 0, "aside": []}
 
     def test_the_newest_20_of_500_jobs_are_listed_and_the_others_counted(self) -> None:
         for number in range(500):
@@ -85,7 +85,7 @@ class TestListing:
         assert listed["left_out"] == 480
 
     def test_no_job_at_all(self) -> None:
-        assert query.list_jobs(5) == {"jobs": [], "left_out": 0}
+        assert query.list_jobs(5) == {"jobs": [], "left_out": 0, "aside": []}
 
 
 class TestReport:

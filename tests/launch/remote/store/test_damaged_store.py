@@ -13,6 +13,7 @@ from launch.remote.base.files import hold
 from launch.remote.node.prepare import Unfit
 from launch.remote.node.snapshot_check import Pushed
 from launch.remote.store.assemble import Builder
+from launch.remote.store.locks import locks_of, try_lock
 from launch.remote.store.manifest import Manifest
 from launch.remote.store.store import ENVIRONMENTS, SNAPSHOTS, Store
 from tests.launch.sealed import manifest_of, seal
@@ -228,6 +229,16 @@ def test_what_is_no_list_of_nodes_confirms_none(
     assert store.confirmed(FOREIGN, "code") == []
     store.confirm(FOREIGN, "code", ["node000001"])
     assert store.confirmed(FOREIGN, "code") == ["node000001"]
+
+
+def test_a_folder_in_the_place_of_a_lock_holds_up_nothing(store: Store) -> None:
+    for name in (".lock", f".lock-{FOREIGN}"):
+        (Path(store.folder) / name).mkdir()
+    store.confirm(FOREIGN, "code", ["node000001"])
+    assert store.confirmed(FOREIGN, "code") == ["node000001"]
+    with try_lock(store, FOREIGN) as is_held:
+        assert is_held
+    assert locks_of(store) == [FOREIGN]
 
 
 def test_pipes_in_the_place_of_locks_and_notes_hold_up_no_push(store: Store) -> None:
