@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from launch.launchers.launches import launches
+from launch.launchers.launches import MPI_PROGRAMS, launches
 from launch.launchers.shell_line import LAUNCHER_PROGRAMS, commands
 from launch.remote.base.files import python_folder
 
@@ -66,6 +66,8 @@ def starts_own_processes(command: str | Sequence[str], source: str | None = None
     'Lightning, which the script imports, starts the processes of a node itself'
     """
     for launch in launches(command):
+        if launch.name in MPI_PROGRAMS:  # its ranks go by the MPI's variables, whatever else they see
+            continue
         return f"{launch.name} starts the processes of a node itself"
     if source is not None and any(name in _LIGHTNING for name in _imports(source)):
         return "Lightning, which the script imports, starts the processes of a node itself"

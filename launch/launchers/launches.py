@@ -28,8 +28,10 @@ _KEYWORDS = ("if", "then", "elif", "else", "while", "until", "do", "!", "{")
 _SHELLS = ("bash", "sh", "dash", "zsh")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _LINE_NEXT = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
-_COMPARISONS = ("==", "!=", "<", ">", "-eq", "-ne")
-_NODES_NUMBER = re.compile(r"RANK|TASK_INDEX|MASTER|HOSTNAME|hostname|PROCID|NODEID", re.ASCII)
+_COMPARISONS = ("==", "!=", "-eq", "-ne")
+_NODES_NUMBER = re.compile(r"RANK(?!LIFT)|TASK_INDEX|NODE_MASTER|NODE_ADDR|HOSTNAME|hostname|PROCID|NODEID")
+_QUESTIONS = ("--version", "-version", "-V", "--help", "-help", "-h")
+"""What a launcher answers without starting anything."""
 _DEEPEST = 5
 
 
@@ -168,6 +170,8 @@ def _of_words(words: Sequence[_Word], depth: int) -> Iterator[Launch]:
             yield from _of_line(words[line].text, inside, depth + 1)
     elif (found := _launcher(name, rest)) is not None:
         end = place + found[1]
+        if texts[end + 1 : end + 2] and texts[end + 1] in _QUESTIONS:
+            return
         yield Launch(found[0], tuple(texts[end + 1 :]), words[end].end, is_everywhere=True)
 
 

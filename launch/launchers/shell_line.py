@@ -44,7 +44,7 @@ _PART = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _ESCAPED = re.compile(r"\\([\\\"$`])")
-_FILES = re.compile(r"((?<!<)<<-?[ \t]*(['\"]?)(\w+)\2[^\n]*\n)(?:[^\n]*\n)*?\t*\3(?=\n|\Z)")
+_FILE = re.compile(r"(?<!<)<<-?[ \t]*(['\"]?)(\w+)\1[^\n]*\n")
 _RUN = re.compile(r"-[bBdEiIOPqsSuvx]*([cm])")
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z0-9_]+)\}|([A-Za-z0-9_]+))")
 
@@ -72,7 +72,7 @@ def simple_commands(line: str) -> Iterator[list[Word]]:
     Comments and what is handed on as a file (``<<END``) are no commands, and nor is what ``$(…)`` runs: it is
     part of a word. Raise ValueError for quotes that do not close, behind the commands before them.
     """
-    text = _FILES.sub(lambda found: found[1] + "\n" * (len(found[0]) - len(found[1])), line)
+    text = _without_files(line)
     words: list[Word] = []
     parts: list[re.Match[str]] = []
     at = 0
@@ -98,6 +98,23 @@ def simple_commands(line: str) -> Iterator[list[Word]]:
         words.append(_word(parts))
     if words:
         yield words
+
+
+def _without_files(line: str) -> str:
+    """Return the line with nothing but newlines for what is handed on as a file, each place as it was."""
+    at = 0
+    endless: set[str] = set()
+    while found := _FILE.search(line, at):
+        at = found.end()
+        if found[2] in endless:
+            continue
+        end = re.compile(rf"^\t*{found[2]}$", re.MULTILINE).search(line, at)
+        if end is None:
+            endless.add(found[2])
+        else:
+            line = line[:at] + "\n" * (end.start() - at) + line[end.start() :]
+            at = end.end()
+    return line
 
 
 def _word(parts: Sequence[re.Match[str]]) -> Word:
