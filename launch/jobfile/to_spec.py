@@ -19,6 +19,7 @@ from launch.jobfile.schema import Data, JobFile
 from launch.jobfile.script import script_of
 from launch.launchers.base import Start, either
 from launch.launchers.detect import required_modules, runs_under, starts_own_processes
+from launch.launchers.fit import fitted
 from launch.launchers.registry import LAUNCHERS, WITHOUT_DISTRIBUTION
 from launch.numbers import counted
 from launch.remote.base.health_records import HealthMode
@@ -144,6 +145,7 @@ def make(
         key: filled(value, known, job.places[f"environment_variables.{key}"])
         for key, value in job.env.items()
     }
+    line, added = _fitted(job, line, nodes, kind, {*env, *flags.env})
     distribution = job.distribution
     python = job.own.python or "python3"
     try:
@@ -185,7 +187,7 @@ def make(
         )
     except InputError as error:
         raise located(job, flags, error) from None
-    return Made(spec, (*start.notices, *_overridden(job), *_tables(job)))
+    return Made(spec, (*start.notices, *added, *_overridden(job), *_tables(job)))
 
 
 def wanted_environment(job: JobFile, flags: Flags) -> Environment | NamedEnvironment | None:
@@ -250,6 +252,20 @@ def _check_script(job: JobFile, line: str, pushed: Pushed) -> None:
         problem = f"runs {script}, which is not in the code ({where})"
         remedy = "give its path from that folder, and see .gitignore"
     raise job.places["command"].wrong(problem, remedy, at=script if script in job.command else "")
+
+
+def _fitted(
+    job: JobFile, line: str, nodes: int, kind: str, variables: Collection[str]
+) -> tuple[str, tuple[str, ...]]:
+    """Return the line as so many nodes can run it, and notices of what was added to it."""
+    place = job.places["command"]
+    try:
+        found = fitted("command", line, nodes, kind, variables)
+    except InputError as error:
+        parts = (str(error.value), str(error.value).split(" ")[0])
+        at = next((part for part in parts if part in job.command), "")
+        raise place.wrong(error.problem, error.remedy, at=at) from None
+    return str(found.command), found.notices
 
 
 def _start(job: JobFile, nodes: int, line: str, source: str | None, flags: Flags) -> Start:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import PurePosixPath
 
-from launch.launchers.shell_line import LAUNCHER_MODULES, LAUNCHER_PROGRAMS, commands, run_by_python
+from launch.launchers.launches import MPI_PROGRAMS, launches
+from launch.launchers.shell_line import LAUNCHER_PROGRAMS, commands
 from launch.remote.base.files import python_folder
 
 __all__ = ["required_modules", "runs_under", "starts_own_processes"]
@@ -65,10 +65,10 @@ def starts_own_processes(command: str | Sequence[str], source: str | None = None
     >>> starts_own_processes(["python", "train.py"], "from lightning import Trainer")
     'Lightning, which the script imports, starts the processes of a node itself'
     """
-    for words in _commands(command):
-        launcher = _launcher(words)
-        if launcher:
-            return f"{launcher} starts the processes of a node itself"
+    for launch in launches(command):
+        if launch.name in MPI_PROGRAMS:  # its ranks go by the MPI's variables, whatever else they see
+            continue
+        return f"{launch.name} starts the processes of a node itself"
     if source is not None and any(name in _LIGHTNING for name in _imports(source)):
         return "Lightning, which the script imports, starts the processes of a node itself"
     return None
@@ -107,19 +107,3 @@ def _commands(command: str | Sequence[str]) -> Iterator[list[str]]:
         return
     with suppress(ValueError):  # quotes that do not close: bash reports it
         yield from commands(command)
-
-
-def _launcher(words: Sequence[str]) -> str | None:
-    """Return the launcher that a simple command runs, if it runs one."""
-    names = [PurePosixPath(word).name for word in words]
-    while names and (names[0] in ("env", "exec", "nohup", "time") or "=" in words[len(words) - len(names)]):
-        names.pop(0)
-    if not names:
-        return None
-    rest: Sequence[str] = words[len(words) - len(names) + 1 :]
-    if names[0] in LAUNCHER_PROGRAMS:
-        return names[0]
-    if names[0] == "accelerate" and list(rest[:1]) == ["launch"]:
-        return "accelerate launch"
-    option, rest = run_by_python(rest) if names[0].startswith("python") else ("", rest)
-    return rest[0] if option == "-m" and rest and rest[0] in LAUNCHER_MODULES else None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from launch.errors import InputError
 from launch.launchers.base import COUNT, JobNode, Launcher, Line, LineStart, Option, Spec, either, wrong
+from launch.launchers.mpirun_args import check_mpirun_args
 from launch.launchers.shell_line import words
 from launch.remote.mpi.base import CommandLine, Start
 from launch.remote.mpi.hostfile import common_network
@@ -37,7 +38,10 @@ The exit status is the job's. Ctrl-C leaves the job running and prints how to fo
         flavour = line.options["mpi"]
         if flavour is not None and flavour not in MPIS:
             raise InputError("--mpi", flavour, "is not a known MPI", f"use one of {', '.join(MPIS)}")
-        given = {"mpi": flavour, "mpi_args": line.options["mpirun_args"] or ()}
+        args, count = line.options["mpirun_args"] or (), started.start.processes
+        each = [slots if count is None else count for slots in line.slots]
+        check_mpirun_args("--mpirun-args", args, flavour, each)
+        given = {"mpi": flavour, "mpi_args": args}
         return LineStart(started.start, started.command, fields=given)
 
     def check(self, spec: Spec) -> None:
@@ -52,7 +56,12 @@ The exit status is the job's. Ctrl-C leaves the job running and prints how to fo
     def mpirun(
         self, spec: Spec, nodes: Sequence[JobNode], ranks: int, remote: str, infiniband: bool
     ) -> dict[str, CommandLine]:
-        """Return a command line for each MPI that the head may have."""
+        """Return a command line for each MPI that the head may have.
+
+        Raise :class:`~launch.errors.InputError` for arguments that contradict the ranks' number or nodes.
+        """
+        each = [spec.processes_per_node or node.slots for node in nodes]
+        check_mpirun_args("mpi_args", spec.mpi_args, spec.mpi, each)
         network = common_network([node.private_ip for node in nodes])
         start = Start(ranks, len(nodes), network, remote, spec.mpi_args, infiniband)
         return command_lines(start, spec.mpi)

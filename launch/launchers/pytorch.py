@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from pathlib import PurePosixPath
 from typing import Any, ClassVar, Literal
 
 from launch.errors import InputError
 from launch.launchers.base import COUNT, Count, Launcher, Line, LineStart, Option, Spec, Start
 from launch.launchers.detect import starts_own_processes
-from launch.launchers.shell_line import commands
+from launch.launchers.launches import Command, launches
+from launch.launchers.options import TORCHRUNS, torchrun_options
 from launch.numbers import MOST, bounded, counted, whole
 from launch.remote.base.files import python_folder
 
 __all__ = [
     "ELASTIC_ENV",
+    "RENDEZVOUS",
     "PyTorch",
     "Rendezvous",
     "fewest_nodes",
@@ -32,7 +32,6 @@ since torch 2.4 a rank may find what another's dead predecessor wrote, and conne
 restart is left (pytorch/pytorch#135712)."""
 
 _RANGE = re.compile(r"([0-9]{1,6}):([0-9]{1,6})")
-_ELASTIC = ("torchrun", "torch.distributed.run")
 
 
 class PyTorch(Launcher):
@@ -104,6 +103,10 @@ end it.
 
     @staticmethod
     def _torchrun(line: Line, nnodes: str | None) -> LineStart:
+        launcher = starts_own_processes(line.words)
+        if launcher is not None:
+            problem = f"cannot be combined with this command: {launcher}"
+            raise InputError("--torchrun", None, problem, "leave one of them out")
         if line.options[COUNT.name] == "auto" and len(set(line.slots)) > 1:
             problem = "torchrun starts as many on every node, and their slots differ"
             raise InputError("--nproc-per-node", "auto", problem, "give a number")
@@ -176,7 +179,7 @@ def torchrun_argv(
     options = (
         *("--nnodes", _nodes(nodes, nnodes, rdzv_backend)),
         *("--nproc-per-node", str(processes_per_node)),
-        *_RENDEZVOUS[rdzv_backend],
+        *RENDEZVOUS[rdzv_backend],
         *(("--max-restarts", str(max_restarts)) if nnodes is not None and max_restarts else ()),
     )
     script = command if command[0].endswith(".py") else ("--no-python", *command)
@@ -186,7 +189,7 @@ def torchrun_argv(
     return ("torchrun", *options, *script)
 
 
-_RENDEZVOUS = {
+RENDEZVOUS: Mapping[str, tuple[str, ...]] = {
     "static": (
         *("--node-rank", "$NODE_RANK"),
         *("--master-addr", "$MASTER_ADDR"),
@@ -200,10 +203,11 @@ _RENDEZVOUS = {
         *("--local-addr", "$RANKLIFT_NODE_ADDR"),
     ),
 }
+"""Options by which the nodes of a torchrun meet."""
 
 
 def _nodes(nodes: int, nnodes: str | None, rdzv_backend: Rendezvous) -> str:
-    if rdzv_backend not in _RENDEZVOUS:
+    if rdzv_backend not in RENDEZVOUS:
         raise InputError("rdzv_backend", rdzv_backend, "is not a known rendezvous", "use static or c10d")
     if nnodes is None:
         return str(nodes)
@@ -218,7 +222,7 @@ def _nodes(nodes: int, nnodes: str | None, rdzv_backend: Rendezvous) -> str:
     return nnodes
 
 
-def fewest_nodes(command: str | Sequence[str]) -> int | None:
+def fewest_nodes(command: Command) -> int | None:
     """Return with how few nodes a torchrun goes on; None when it needs a fixed number, or if that is unknown.
 
     ``command`` is a shell line or an argv.
@@ -228,14 +232,14 @@ def fewest_nodes(command: str | Sequence[str]) -> int | None:
     >>> fewest_nodes(["python", "-m", "torch.distributed.run", "--nnodes", "2:4", "train.py"])
     2
     """
-    for words in _elastic_launches(command):
-        match = _RANGE.fullmatch(_option(words, "nnodes") or "")
+    for given in _torchruns(command):
+        match = _RANGE.fullmatch(given.get("nnodes", ""))
         if match is not None and int(match[1]) < int(match[2]):
             return int(match[1])
     return None
 
 
-def starts_ranks_again(command: str | Sequence[str]) -> bool:
+def starts_ranks_again(command: Command) -> bool:
     """Return whether a torchrun may start its processes again at a rendezvous of c10d's.
 
     ``command`` is a shell line or an argv.
@@ -246,23 +250,10 @@ def starts_ranks_again(command: str | Sequence[str]) -> bool:
     False
     """
     return any(
-        _option(words, "rdzv-backend") == "c10d" and (_option(words, "max-restarts") or "0") != "0"
-        for words in _elastic_launches(command)
+        given.get("rdzv-backend") == "c10d" and given.get("max-restarts", "0") != "0"
+        for given in _torchruns(command)
     )
 
 
-def _elastic_launches(command: str | Sequence[str]) -> list[Sequence[str]]:
-    lines: list[Sequence[str]] = [] if isinstance(command, str) else [command]
-    if isinstance(command, str):
-        with suppress(ValueError):  # quotes that do not close: bash reports it
-            lines += commands(command)
-    return [words for words in lines if any(PurePosixPath(word).name in _ELASTIC for word in words)]
-
-
-def _option(words: Sequence[str], name: str) -> str | None:
-    """Return the first value of an option of torchrun's, which takes both spellings of its dashes."""
-    for place, word in enumerate(words):
-        option, equals, value = word.partition("=")
-        if option.startswith("--") and option[2:].replace("_", "-") == name:
-            return value if equals else "".join(words[place + 1 : place + 2])
-    return None
+def _torchruns(command: Command) -> list[Mapping[str, str]]:
+    return [torchrun_options(one.words).given for one in launches(command) if one.name in TORCHRUNS]

@@ -5,47 +5,137 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from launch.errors import InputError
 from launch.job.rank_env import EXPANDED
 
-__all__ = ["LAUNCHER_MODULES", "LAUNCHER_PROGRAMS", "commands", "joined", "quoted", "run_by_python", "words"]
+__all__ = [
+    "LAUNCHER_MODULES",
+    "LAUNCHER_PROGRAMS",
+    "Word",
+    "commands",
+    "joined",
+    "quoted",
+    "run_by_python",
+    "simple_commands",
+    "words",
+]
 
 LAUNCHER_PROGRAMS = ("torchrun", "deepspeed", "horovodrun")
 """Programs that start a node's processes; ``accelerate`` does with its ``launch`` alone."""
 LAUNCHER_MODULES = (
     "accelerate.commands.launch",
+    "deepspeed.launcher.runner",
     "torch.distributed.launch",
     "torch.distributed.run",
     "torch.distributed.launcher",
 )
 """The same as ``python -m`` is given them."""
-_BREAKS = ";&|()\n"
+_INNER = r"[$<>]\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|`[^`]*`"
+"""What the shell runs to make a part of a word."""
+_PART = re.compile(
+    rf"""(?P<blank>(?:[ \t\r]|\\\n)+)
+    |(?P<end>[;&|()\n]+)
+    |'(?P<single>[^']*)'
+    |"(?P<double>(?>\\.|{_INNER}|[^"\\])*)"
+    |\\(?P<escaped>.)
+    |(?P<plain>{_INNER}|\$\{{[^}}]*\}}|[$<>]|[^ \t\r\n;&|()'"\\`$<>]+)""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPED = re.compile(r"\\([\\\"$`])")
+_FILE = re.compile(r"(?<!<)<<-?[ \t]*(['\"]?)(\w+)\1[^\n]*\n")
+_RUN = re.compile(r"-[bBdEiIOPqsSuvx]*([cm])")
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z0-9_]+)\}|([A-Za-z0-9_]+))")
 
 
-def commands(line: str) -> Iterator[list[str]]:
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of a line, as the shell hands it on as far as that can be known without one."""
+
+    text: str
+    start: int
+    end: int
+    """Where it ends in the line, behind its quotes."""
+    is_plain: bool
+    """Whether between ``start``, or the one quote there, and its end stands the text byte for byte."""
+
+    @property
+    def inside(self) -> int:
+        """Where the text begins, if it is plain."""
+        return self.start + (self.end - self.start - len(self.text)) // 2
+
+
+def simple_commands(line: str) -> Iterator[list[Word]]:
     """Yield the words of each simple command, variables set before it among them.
 
-    >>> list(commands("cd src && LR=$RATE python \\\\\\n train.py 'a b'"))
-    [['cd', 'src'], ['LR=$RATE', 'python', 'train.py', 'a b']]
-
-    Raise ValueError for quotes that do not close, behind the commands before them.
+    Comments and what is handed on as a file (``<<END``) are no commands, and nor is what ``$(…)`` runs: it is
+    part of a word. Raise ValueError for quotes that do not close, behind the commands before them.
     """
-    lexer = shlex.shlex(line.replace("\\\n", " "), posix=True, punctuation_chars=_BREAKS)
-    lexer.whitespace = " \t\r"
-    lexer.whitespace_split = True
-    lexer.commenters = ""
-    words: list[str] = []
-    for word in lexer:
-        if word and set(word) <= set(_BREAKS):
-            if words:
-                yield words
+    text = _without_files(line)
+    words: list[Word] = []
+    parts: list[re.Match[str]] = []
+    at = 0
+    while at < len(text):
+        if text[at] == "#" and not parts:
+            line_end = text.find("\n", at)
+            at = len(text) if line_end < 0 else line_end
+            continue
+        found = _PART.match(text, at)
+        if found is None:
+            raise ValueError("No closing quotation")
+        at = found.end()
+        if found["blank"] is None and found["end"] is None:
+            parts.append(found)
+            continue
+        if parts:
+            words.append(_word(parts))
+            parts = []
+        if found["end"] is not None and words:
+            yield words
             words = []
-        else:
-            words.append(word)
+    if parts:
+        words.append(_word(parts))
     if words:
         yield words
+
+
+def _without_files(line: str) -> str:
+    """Return the line with nothing but newlines for what is handed on as a file, each place as it was."""
+    at = 0
+    endless: set[str] = set()
+    while found := _FILE.search(line, at):
+        at = found.end()
+        if found[2] in endless:
+            continue
+        end = re.compile(rf"^\t*{found[2]}$", re.MULTILINE).search(line, at)
+        if end is None:
+            endless.add(found[2])
+        else:
+            line = line[:at] + "\n" * (end.start() - at) + line[end.start() :]
+            at = end.end()
+    return line
+
+
+def _word(parts: Sequence[re.Match[str]]) -> Word:
+    texts = []
+    for part in parts:
+        double = part["double"]
+        text = next((part[kind] for kind in ("single", "escaped", "plain") if part[kind] is not None), "")
+        texts.append(text if double is None else _ESCAPED.sub(r"\1", double))
+    start, end, text = parts[0].start(), parts[-1].end(), "".join(texts)
+    quotes = 2 if len(parts) == 1 and parts[0]["plain"] is None else 0
+    return Word(text, start, end, end - start == len(text) + quotes)
+
+
+def commands(line: str) -> Iterator[list[str]]:
+    """Yield the texts of each of a line's :func:`simple_commands`.
+
+    >>> list(commands("cd src && LR=$RATE python \\\\\\n train.py 'a b' # slow"))
+    [['cd', 'src'], ['LR=$RATE', 'python', 'train.py', 'a b']]
+    """
+    for words in simple_commands(line):
+        yield [word.text for word in words]
 
 
 def run_by_python(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
@@ -56,8 +146,8 @@ def run_by_python(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
     """
     place = 0
     while place < len(arguments) and arguments[place].startswith("-"):
-        if arguments[place] in ("-c", "-m"):
-            return arguments[place], arguments[place + 1 :]
+        if found := _RUN.fullmatch(arguments[place]):
+            return f"-{found[1]}", arguments[place + 1 :]
         place += 2 if arguments[place] in ("-W", "-X") else 1
     return "", arguments[place:]
 

@@ -72,22 +72,25 @@ def job_spec(
     """
     from launch.job.spec import GRACE_S, HEALTH, JobSpec
     from launch.launchers.detect import required_modules, runs_under
+    from launch.launchers.fit import fitted
 
     command_line = words("line", request.line)
     source = _source(root, command_line)
     line = _line(request, nodes, command_line, source)
     started = launcher.start_line(line)
-    start, argv = started.start, started.command
-    fewest = launcher.fewest_nodes(argv[0] if started.shell else argv) if start.per_node else None
+    start, env = started.start, variables(request.env, os.environ)
+    written = started.command[0] if started.shell else started.command
+    fit = fitted("line", written, len(nodes), launcher.name, env)
+    fewest = launcher.fewest_nodes(fit.command) if start.per_node else None
     fields: dict[str, Any] = {"max_restarts": request.max_restarts, **started.fields}
     spec = JobSpec(
         name=request.name or _name(command_line),
         kind=launcher.name,
-        command=argv,
+        command=(fit.command,) if isinstance(fit.command, str) else tuple(fit.command),
         shell=started.shell,
         per_node=start.per_node,
         processes_per_node=start.processes,
-        env=variables(request.env, os.environ),
+        env=env,
         snapshot=snapshot,
         python=request.python,
         environment=request.environment,
@@ -106,7 +109,7 @@ def job_spec(
         grace_s=GRACE_S if request.grace is None else seconds("--grace", request.grace),
         **fields,
     )
-    return spec, start.notices
+    return spec, (*start.notices, *fit.notices)
 
 
 def environment_flag(given: Mapping[str, Any], access: Access) -> Environment | NamedEnvironment | None:

@@ -145,10 +145,9 @@ def test_a_changed_host_key_is_refused_by_name(workplace: Path) -> None:
         (["launch.torch", "train.py", "--nnodes", "2:4"], "--nnodes = '2:4': needs --torchrun"),
         (["launch.torch", "train.py", "--torchrun", "--nnodes", "8:9"], "does not include the 4 nodes"),
         (["launch.torch", "train.py", "--source", "nix"], "no such folder"),
-        (
-            ["launch.mpi", "train.py", "--mpi", "lam"],
-            "--mpi = 'lam': is not a known MPI; use one of openmpi",
-        ),
+        (["launch.mpi", "train.py", "--mpi", "lam"], "--mpi = 'lam': is not a known MPI; use one of openmpi"),
+        (["launch.mpi", "train.py", "--mpirun-args=-np 1"], "--mpirun-args = '-np 1': the job has 4 ranks"),
+        (["launch.torch", "torchrun --standalone a"], "line = '--standalone': would train on each of the 4"),
         (
             ["launch.torch", "torchrun train.py", "--nproc-per-node", "2"],
             "cannot be combined with this command: torchrun",

@@ -83,6 +83,15 @@ class Mpi:
     node_lost: tuple[re.Pattern[str], ...] = ()
     """What mpirun writes when a node, its daemon or the way there is gone; the first group is the node."""
 
+    settled: Mapping[str, str] = {}
+    """Options of its mpirun that say what a job's plan says, by name without dashes: how many ``ranks`` there
+    are, how many on ``each`` node or, with ``ppr`` or ``map`` to it, on each part of one, which ``hosts``
+    there are, which ``program`` they run."""
+    values: Mapping[str, int] = {}
+    """How many words the values of its mpirun's other options are."""
+    flags: frozenset[str] = frozenset()
+    """Options of its mpirun without a value."""
+
     @property
     def names(self) -> tuple[str, ...]:
         """Names of its command lines in a plan, one for each way to call mpirun."""

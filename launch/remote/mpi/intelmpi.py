@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from launch.remote.mpi.base import SSH_OPTIONS, CommandLine, Start
 from launch.remote.mpi.mpich import Hydra
@@ -22,6 +23,15 @@ class IntelMpi(Hydra):
     mpirun_prefixes = (*Hydra.mpirun_prefixes, "I_MPI_")
     launcher_prefixes = (*Hydra.launcher_prefixes, "I_MPI_HYDRA_")
     signals_group = True
+    settled: Mapping[str, str] = {
+        **Hydra.settled,
+        **dict.fromkeys(("perhost", "grr"), "each"),
+        **dict.fromkeys(("hosts-group", "nolocal", "localonly"), "hosts"),
+    }
+    values: Mapping[str, int] = {
+        **Hydra.values,
+        **dict.fromkeys(("gtool", "gtoolfile", "gdb-args", "cpu-bind", "branch-count", "tmpdir", "a"), 1),
+    }
 
     def command_line(self, _name: str, start: Start, /) -> CommandLine:
         """Return mpirun's arguments and environment.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from launch.remote.mpi.base import SSH_OPTIONS, CommandLine, Mpi, Start
 
@@ -19,6 +20,38 @@ class Hydra(Mpi):
     rank_variables = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
     abort = re.compile(rb"Abort\(\d+\) on node \d+ \(rank ")
     peer_lost = re.compile(rb"Fatal error in (internal|PMPI)_")
+    settled: Mapping[str, str] = {
+        **dict.fromkeys(("n", "np"), "ranks"),
+        **dict.fromkeys(("ppn",), "each"),
+        **dict.fromkeys(("f", "host", "hosts", "hostfile", "machine", "machinefile", "rankmap"), "hosts"),
+        **{"skip-launch-node": "hosts", "configfile": "program"},
+    }
+    values: Mapping[str, int] = {
+        **dict.fromkeys(("genv", "env"), 2),
+        **dict.fromkeys(("genvlist", "envlist", "launcher", "launcher-exec", "rmk", "topolib", "demux"), 1),
+        **dict.fromkeys(("bind-to", "map-by", "membind", "iface", "wd", "wdir", "path", "umask", "s"), 1),
+        **dict.fromkeys(("outfile-pattern", "errfile-pattern", "prepend-pattern", "nameserver", "usize"), 1),
+        **dict.fromkeys(("localhost", "gpus-per-proc", "gpu-subdevs-per-proc", "order-nodes", "arch"), 1),
+        **dict.fromkeys(("memory-alloc-kinds", "pmi-args", "bootstrap", "bootstrap-exec"), 1),
+    }
+    flags = frozenset(
+        (
+            *("l", "prepend-rank", "v", "verbose", "info", "genvall", "genvnone", "envall", "envnone", "dl"),
+            *("enable-x", "disable-x", "print-all-exitcodes", "disable-auto-cleanup", "profile", "pmi-port"),
+            *("disable-hostname-propagation", "skip-launch-node", "hybrid-hosts", "auto-cleanup"),
+            *(
+                "ordered-output",
+                "nolocal",
+                "print-rank-map",
+                "prepend-timestamp",
+                "prot",
+                "aps",
+                "mps",
+                "gdb",
+            ),
+            *("silent-abort", "rr", "noconf", "localonly"),
+        )
+    )
     node_lost = (re.compile(r"connection to proxy \d+ at host (\S+) failed"),)
 
     @staticmethod
@@ -49,6 +82,7 @@ class Mpich(Hydra):
 
     flavour = "mpich"
     title = "MPICH"
+    settled: Mapping[str, str] = {**Hydra.settled, "N": "ranks"}
     version = re.compile(r"HYDRA build details:\s+Version:\s+(\d\S+)")
     modules = ("mpi/mvapich2", "mpi/mvapich")
 

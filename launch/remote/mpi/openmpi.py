@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from launch.remote.base.processes import RUNNER_OF
 from launch.remote.mpi.base import SSH_OPTIONS, CommandLine, Mpi, Start
@@ -37,6 +38,44 @@ class OpenMpi(Mpi):
         *("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
     )
     peer_lost_statuses = (14, 15, 16, 17)  # MPI_ERR_UNKNOWN to MPI_ERR_INTERN
+    settled: Mapping[str, str] = {
+        **dict.fromkeys(("n", "np", "c"), "ranks"),
+        **dict.fromkeys(("N", "npernode", "pernode"), "each"),
+        **dict.fromkeys(("H", "host", "hostfile", "machinefile", "default-hostfile"), "hosts"),
+        **dict.fromkeys(("rf", "rankfile", "add-host", "add-hostfile", "nolocal"), "hosts"),
+        **{"map-by": "map", "ppr": "ppr", "app": "program"},
+    }
+    values: Mapping[str, int] = {
+        **dict.fromkeys(("mca", "gmca", "omca", "prtemca", "pmixmca", "gpmixmca"), 2),
+        **dict.fromkeys(("x", "am", "tune", "wd", "wdir", "path", "prefix", "timeout", "stdin", "xterm"), 1),
+        **dict.fromkeys(("bind-to", "rank-by", "cpu-set", "cpu-list", "output", "display"), 1),
+        **dict.fromkeys(("cpus-per-proc", "cpus-per-rank", "npersocket", "rtos", "runtime-options"), 1),
+        **dict.fromkeys(("output-filename", "output-directory", "preload-files", "xml-file", "debugger"), 1),
+        **dict.fromkeys(("cf", "cartofile", "max-restarts", "max-vm-size", "personality", "hnp"), 1),
+        **dict.fromkeys(("ompi-server", "report-events", "report-pid", "report-uri", "launch-agent"), 1),
+    }
+    flags = frozenset(
+        (
+            *(
+                "q",
+                "quiet",
+                "v",
+                "verbose",
+                "s",
+                "preload-binary",
+                "d",
+                "debug-devel",
+                "debug",
+                "debug-daemons",
+            ),
+            *("allow-run-as-root", "report-bindings", "bind-to-core", "bind-to-socket", "bind-to-none"),
+            *("display-map", "display-allocation", "display-topo", "display-devel-map", "show-progress"),
+            *("bycore", "byslot", "bynode", "bysocket", "oversubscribe", "nooversubscribe", "noprefix"),
+            *("tag-output", "timestamp-output", "merge-stderr-to-stdout", "xml", "leave-session-attached"),
+            *("use-hwthread-cpus", "enable-recovery", "disable-recovery", "continuous", "novm", "tv"),
+            *("pernode", "nolocal", "get-stack-traces", "report-state-on-timeout", "do-not-launch"),
+        )
+    )
     node_lost = (re.compile(r"Remote daemon: .* on node (\S+)"),)
 
     def open_files(self, name: str, hosts: int, ranks: int, /) -> int | None:

@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 import yaml
 
-from launch.azureml import ComputeTarget, Environment, Experiment, Run, ScriptRunConfig, Workspace
+from launch.azureml import (
+    ComputeTarget,
+    Environment,
+    Experiment,
+    PyTorchConfiguration,
+    Run,
+    ScriptRunConfig,
+    Workspace,
+)
+from launch.errors import InputError
 from launch.job.spec import JobSpec
 from launch.jobfile import Pushed, make, read
 from tests.launch.azureml.fake_fab import JOB, FakeFab
@@ -180,3 +189,16 @@ def test_the_documentations_way_to_change_the_import_lines_is_the_one_used_here(
         ["sed", "-E", expression], input=original(name), capture_output=True, text=True, check=True
     )
     assert done.stdout == moved(original(name))
+
+
+def test_a_torchrun_of_a_script_config_is_given_the_jobs_nodes(fab: FakeFab, tmp_path: Path) -> None:
+    command = "torchrun --nproc_per_node 2 train.py"
+    config = ScriptRunConfig(
+        "src", command=command, distributed_job_config=PyTorchConfiguration(node_count=2)
+    )
+    Experiment(Workspace.from_config(), "digits").submit(config)
+    job = fab.calls[0]["job"]
+    options = "--nnodes 2 --node-rank $NODE_RANK --master-addr $MASTER_ADDR --master-port $MASTER_PORT"
+    assert spec_of(job, tmp_path, 2).command == (f"torchrun {options} --nproc_per_node 2 train.py",)
+    with pytest.raises(InputError, match=r"command = '--standalone': would train on each of the 2 nodes"):
+        spec_of(job.replace("torchrun --", "torchrun --standalone --"), tmp_path, 2)

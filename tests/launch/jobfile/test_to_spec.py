@@ -132,6 +132,7 @@ def test_a_launcher_together_with_a_count_is_refused(tmp_path: Path) -> None:
         "torchrun --nproc-per-node 2 train.py",
         "python -m torch.distributed.launch --use_env train.py",
         "accelerate launch train.py",
+        "conda run -n x torchrun train.py",
     ):
         text = PYTORCH.format(command) + "  process_count_per_instance: 2\n"
         with pytest.raises(
@@ -143,6 +144,32 @@ def test_a_launcher_together_with_a_count_is_refused(tmp_path: Path) -> None:
         mpi = PYTORCH.format(command).replace("pytorch", "mpi") + "  process_count_per_instance: 2\n"
         with pytest.raises(InputError, match="cannot be combined with this command"):
             made(tmp_path, mpi, nodes=2)
+
+
+def test_a_torchrun_is_given_the_jobs_nodes_and_that_is_told(tmp_path: Path) -> None:
+    done = made(tmp_path, PYTORCH.format("torchrun --nproc_per_node 2 train.py"), nodes=2)
+    added = "--nnodes 2 --node-rank $NODE_RANK --master-addr $MASTER_ADDR --master-port $MASTER_PORT"
+    assert done.spec.command == (f"torchrun {added} --nproc_per_node 2 train.py",)
+    assert done.spec.per_node
+    started, notice = done.notices
+    assert started.startswith("one process on each node: torchrun starts")
+    assert notice.startswith(f"torchrun: added {added}: ")
+    one = made(tmp_path, PYTORCH.format("torchrun --nproc_per_node 2 train.py"))
+    assert one.spec.command == ("torchrun --nproc_per_node 2 train.py",)
+
+
+def test_a_command_that_contradicts_the_nodes_is_refused_with_its_line(tmp_path: Path) -> None:
+    command = ">-\n  cd . &&\n  torchrun --nproc_per_node 2\n  --nnodes 4 train.py"
+    with pytest.raises(InputError, match=r"job.yml, line 4: command = '--nnodes 4': the job has 2 nodes; wr"):
+        made(tmp_path, PYTORCH.format(command), nodes=2)
+    with pytest.raises(InputError, match=r"job.yml, line 1: command = 'deepspeed': deepspeed goes to other"):
+        made(tmp_path, PYTORCH.format("deepspeed train.py"), nodes=2)
+    text = "command: torchrun --nnodes ${{inputs.n}} a.py\ninputs: {n: 2}\n"
+    with pytest.raises(InputError, match=r"line 1: command = '--nnodes': the job has 1 node"):
+        made(tmp_path, text, files=("a.py",))
+    mpi = PYTORCH.format("mpirun -np 2 hostname").replace("pytorch", "mpi")
+    with pytest.raises(InputError, match=r"line 1: command = 'mpirun': mpirun starts the ranks of this job"):
+        made(tmp_path, mpi)
 
 
 def test_tensorflow(tmp_path: Path) -> None:

@@ -93,6 +93,33 @@ def test_a_launcher_in_the_line_goes_not_with_a_count(code: Path) -> None:
             spec(code, "torchrun train.py", kind)
 
 
+ADDED = ("--nnodes", "3", "--node-rank", "$NODE_RANK", "--master-addr", "$MASTER_ADDR")
+
+
+def test_a_launcher_in_the_line_is_given_the_jobs_nodes(code: Path) -> None:
+    job, notices = spec(code, "conda run -n x torchrun --nproc_per_node 2 train.py", by("pytorch"))
+    assert job.command[:11] == ("conda", "run", "-n", "x", "torchrun", *ADDED)
+    assert job.command[-3:] == ("--nproc_per_node", "2", "train.py")
+    assert job.per_node
+    assert [notice.partition(":")[0] for notice in notices] == ["one process on each node", "torchrun"]
+    job, notices = spec(code, "cd . && torchrun train.py", by("pytorch", per_node=True))
+    assert job.command[0].startswith(f"cd . && torchrun {' '.join(ADDED)} --master-port $MASTER_PORT train")
+    assert len(notices) == 1
+    assert spec(code, "torchrun a.py", by("pytorch"), nodes=NODES[:1])[0].command == ("torchrun", "a.py")
+    assert "--nnodes" in spec(code, "torchrun a.py", by("mpi"))[0].command
+    assert spec(code, "torchrun a.py", by("pytorch"), env=("PET_NNODES=3",))[0].command[1] == "a.py"
+
+
+def test_a_launcher_in_the_line_that_contradicts_the_nodes_is_refused(code: Path) -> None:
+    for kind in (by("pytorch"), by("pytorch", per_node=True), by("mpi"), by("tensorflow")):
+        with pytest.raises(InputError, match=r"^line = '--nnodes=2': the job has 3 nodes; write --nnodes 3 "):
+            spec(code, "torchrun --nnodes=2 train.py", kind)
+    with pytest.raises(InputError, match=r"^line = 'mpirun': mpirun starts the ranks of this job already"):
+        spec(code, "mpirun -np 2 a.out", by("mpi"))
+    with pytest.raises(InputError, match=r"^--torchrun: cannot be combined with this command: torchrun"):
+        spec(code, "torchrun train.py", by("pytorch", torchrun=True))
+
+
 def test_torchrun_and_lines_for_the_nodes_shell(code: Path) -> None:
     job, _ = spec(code, "train.py", by("pytorch", nproc_per_node="auto", torchrun=True))
     assert job.command[:5] == ("torchrun", "--nnodes", "3", "--nproc-per-node", "8")
@@ -116,8 +143,11 @@ def test_a_fixed_number_of_nodes_is_the_jobs_own(code: Path) -> None:
 
 
 def test_mpi_and_its_arguments(code: Path) -> None:
-    job, _ = spec(code, "train.py", by("mpi", mpi="mpich", mpirun_args=("-l", "a b")))
-    assert (job.kind, job.mpi, job.mpi_args) == ("mpi", "mpich", ("-l", "a b"))
+    job, _ = spec(code, "train.py", by("mpi", mpi="mpich", mpirun_args=("-iface", "a b")))
+    assert (job.kind, job.mpi, job.mpi_args) == ("mpi", "mpich", ("-iface", "a b"))
+    for count, args in (("2", ("-np", "1")), ("auto", ("-np", "3"))):
+        with pytest.raises(InputError, match=r"--mpirun-args = '-np \d': the job has (6|24) ranks"):
+            spec(code, "train.py", by("mpi", nproc_per_node=count, mpirun_args=args))
     with pytest.raises(InputError, match=r"--mpi = 'lam': is not a known MPI; use one of openmpi, mpich"):
         spec(code, "train.py", by("mpi", mpi="lam"))
 

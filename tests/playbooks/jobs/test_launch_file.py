@@ -273,11 +273,9 @@ DISTRIBUTED = "command: python train.py\ncode: src\ndistribution:\n  type: mpi\n
             "job.yml, line 5: distribution.process_count_per_instance = 9: node000000 has 8 slots; ask for",
         ),
         (DISTRIBUTED, ["--nproc-per-node", "9"], "--nproc-per-node = 9: node000000 has 8 slots"),
-        (
-            DISTRIBUTED,
-            ["--nproc-per-node", "some"],
-            "--nproc-per-node = 'some': is not a number of processes",
-        ),
+        (DISTRIBUTED, ["--nproc-per-node", "some"], "--nproc-per-node = 'some': is not a number of"),
+        (DISTRIBUTED + "ranklift:\n  mpirun_args: [-np, 2]\n", [], "line 6: ranklift.mpirun_args = '-np 2'"),
+        ("command: torchrun --nnodes 2 a\n", [], "job.yml, line 1: command = '--nnodes 2': the job has 1"),
         (
             DISTRIBUTED + "resources:\n  instance_count: 5\n",
             [],
