@@ -23,8 +23,10 @@ from launch.numbers import counted
 __all__ = ["Fitted", "fitted"]
 
 _COUNT = re.compile(r"([0-9]{1,6})(?::([0-9]{1,6}))?")
-_FROM_ENVIRONMENT = "PET_NNODES"
-"""From which torchrun takes its number of nodes when no option gives it."""
+_FROM_ENVIRONMENT = "PET_"
+"""Begins the variables from which torchrun takes what no option gives it."""
+_PLACES = frozenset({"node-rank", "master-addr", "rdzv-endpoint"})
+"""Options of which a torchrun of several nodes has one, unless its user has forgotten them all."""
 _ALONE = "let the job start its processes (process_count_per_instance, or --nproc-per-node)"
 
 
@@ -82,7 +84,7 @@ def fitted(
     job = _Job(key, nodes, kind)
     notices = []
     text = command if isinstance(command, str) else " ".join(command)
-    from_environment = _FROM_ENVIRONMENT in variables or _FROM_ENVIRONMENT in text
+    from_environment = any(_FROM_ENVIRONMENT in one for one in (text, *variables))
     for launch in reversed(launches(command)):  # what is added moves what follows
         if not launch.is_everywhere:
             continue
@@ -96,10 +98,10 @@ def fitted(
             _check_accelerate(job, launch)
         elif launch.name in TORCHRUNS and (words := _missing(job, launch, from_environment=from_environment)):
             if launch.place is None:
-                problem = f"would train on each of the {nodes} nodes alone"
+                problem = f"each of the {nodes} nodes would {_fate(words)}"
                 raise job.refused(launch.name, problem, f"write {' '.join(words)} behind it")
             command = inserted(command, launch.place, words)
-            reason = f"without it each of the {nodes} nodes would train alone"
+            reason = f"without it each of the {nodes} nodes would {_fate(words)}"
             notices.append(f"{launch.name}: added {' '.join(words)}: {reason}")
     return Fitted(command, tuple(reversed(notices)))
 
@@ -116,10 +118,17 @@ def _missing(job: _Job, launch: Launch, *, from_environment: bool) -> tuple[str,
         problem = f"would train on each of the {job.nodes} nodes alone"
         raise job.refused(read.written["standalone"], problem, "leave it out")
     unknown = from_environment or not read.are_all_known
-    if job.nodes == 1 or "nnodes" in given or unknown:
+    if job.nodes == 1 or unknown:
         return ()
     meeting = RENDEZVOUS.get(backend, ()) if backend == "static" or "rdzv-endpoint" not in given else ()
+    if "nnodes" in given:
+        return () if backend != "static" or _PLACES & given.keys() else meeting
     return ("--nnodes", str(job.nodes), *meeting)
+
+
+def _fate(words: tuple[str, ...]) -> str:
+    """Return what a torchrun would do without the words that it lacks."""
+    return "train alone" if "--nnodes" in words else "wait for the others in vain"
 
 
 def _check_accelerate(job: _Job, launch: Launch) -> None:

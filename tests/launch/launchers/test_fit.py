@@ -18,17 +18,16 @@ C10D = (
 @pytest.mark.parametrize(
     "line",
     [
-        "torchrun --nnodes 2 train.py",
         "torchrun --nnodes=2 --node_rank $NODE_RANK train.py",
         "torchrun --nnode 2 --node-rank=$NODE_RANK train.py",
-        "torchrun --nnodes 1:2 train.py",
+        "torchrun --nnodes 1:2 --rdzv-backend c10d --rdzv-endpoint $MASTER_ADDR:$MASTER_PORT train.py",
         "torchrun --nnodes 2:8 --rdzv_backend c10d --node_rank 0 train.py",
-        "torchrun --nnodes $AZUREML_NODE_COUNT train.py",
-        "torchrun --nnodes=$WORLD_SIZE train.py",
-        "torchrun --nnodes=${NNODES:-1} train.py",
-        'torchrun --nnodes="$(wc -l < hosts)" train.py',
-        "torchrun --nnodes `wc -l < hosts` train.py",
-        "torchrun --nproc_per_node $(nvidia-smi -L | wc -l) --nnodes 2 train.py",
+        "torchrun --nnodes $AZUREML_NODE_COUNT --node-rank $NODE_RANK train.py",
+        "torchrun --nnodes=$WORLD_SIZE --master_addr $MASTER_ADDR train.py",
+        "torchrun --nnodes=${NNODES:-1} --node-rank $NODE_RANK train.py",
+        'torchrun --nnodes="$(wc -l < hosts)" --node-rank $NODE_RANK train.py',
+        "torchrun --nnodes `wc -l < hosts` --node-rank $NODE_RANK train.py",
+        "torchrun --nproc_per_node $(nvidia-smi -L | wc -l) --nnodes 2 --node-rank $NODE_RANK train.py",
         "torchrun $ARGS train.py",
         "torchrun --nproc_per_node 2 ${ARGS[@]} train.py",
         "PET_NNODES=2 torchrun train.py",
@@ -128,6 +127,16 @@ def test_the_words_of_an_argv_are_completed_too() -> None:
     assert words == ("nice", "bash", "-c", f'torchrun {STATIC} "a b.py"', "x")
 
 
+@pytest.mark.parametrize("nnodes", ["--nnodes 2", "--nnodes=$AZUREML_NODE_COUNT", "--nnode ${NNODES:-2}"])
+def test_a_torchrun_whose_nodes_would_not_meet_is_completed(nnodes: str) -> None:
+    found = fitted("command", f"torchrun {nnodes} a.py", 2, "pytorch")
+    meeting = STATIC.removeprefix("--nnodes 2 ")
+    assert found.command == f"torchrun {meeting} {nnodes} a.py"
+    reason = "without it each of the 2 nodes would wait for the others in vain"
+    assert found.notices == (f"torchrun: added {meeting}: {reason}",)
+    assert fitted("command", found.command, 2, "pytorch").notices == ()
+
+
 def test_nodes_meet_in_the_way_that_the_line_asks_for() -> None:
     line = "torchrun --rdzv_backend=c10d a.py"
     assert fitted("command", line, 2, "pytorch").command == f"torchrun {C10D} --rdzv_backend=c10d a.py"
@@ -149,9 +158,9 @@ def test_a_variable_of_the_job_may_give_torchrun_its_nodes() -> None:
         (2, "nohup torchrun --standalone a.py", "--standalone", "2 nodes alone", "leave it out"),
         (2, "torchrun --nnodes 2 --node_rank 0 a.py", "--node_rank 0", "same on each", "$NODE_RANK"),
         (2, "torchrun --node-rank=1 a.py", "--node-rank=1", "same on each", "--node-rank $NODE_RANK"),
-        (2, r'bash -c "torchrun \"a.py\""', "torchrun", "2 nodes alone", STATIC),
-        (2, "sudo bash -c 'torchrun a.py'", "torchrun", "2 nodes alone", STATIC),
-        (2, "env -i bash -c 'torchrun a.py'", "torchrun", "2 nodes alone", STATIC),
+        (2, r'bash -c "torchrun \"a.py\""', "torchrun", "2 nodes would train alone", STATIC),
+        (2, "sudo bash -c 'torchrun a.py'", "torchrun", "2 nodes would train alone", STATIC),
+        (2, "env -i bash -c 'torchrun a.py'", "torchrun", "2 nodes would train alone", STATIC),
         (2, "accelerate launch a.py", "accelerate launch", "2 nodes alone", "--num_machines 2 --machine_"),
         (2, "python -m accelerate.commands.launch --num_processes 4 a.py", "accelerate.commands.launch",
          "2 nodes alone", "processes of all nodes together"),
