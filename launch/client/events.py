@@ -158,7 +158,10 @@ class Reader:
         self,
         on_event: Callable[[Event], None],
         on_job: Callable[[tuple[str, ...], int], None] | None = None,
+        job: str | None = None,
     ) -> None:
+        """Refuse the state of another ``job``: who gets a state may cancel the job that it names."""
+        self._of = job
         self.state: JobState | None = None
         self._on_event, self._on_job = on_event, on_job
         self._decoder = frames.Decoder()
@@ -177,6 +180,8 @@ class Reader:
                 self._job(read(Handover, parse(payload)))
             elif kind == frames.STATE:
                 state = JobState.from_dict(read(State, parse(payload)))
+                if self._of not in (None, state.job):
+                    raise frames.ProtocolError(f"the state of job {state.job} in place of {self._of}'s")
                 if state.is_terminal:
                     self.end()
                 if state != self.state:

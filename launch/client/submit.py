@@ -40,7 +40,7 @@ def submit_and_follow(plan: JobPlan, head: Host, on_event: Callable[[Event], Non
     """Submit the plan and follow the job over the same connection; return the job's last state. An interrupt
     leaves the job running."""
     command = _submit_argv(plan, "--follow")
-    reader = Reader(on_event, partial(_expect, plan))
+    reader = Reader(on_event, partial(_expect, plan), plan.id)
     return _watch(head, command, plan.id, reader, io.BytesIO(_message(plan)))
 
 
@@ -60,7 +60,7 @@ def follow(
     job, or the job no such ranks or nodes.
     """
     command = rpc_argv(remote, "follow", job, selection.as_query(wait=wait))
-    reader = Reader(on_event, partial(selection.check, job))
+    reader = Reader(on_event, partial(selection.check, job), job)
     if wait:
         return _watch(head, command, job, reader)
     with readable(head):
@@ -100,7 +100,7 @@ def wait_for_end(
         state = reader.state or state
 
     while True:
-        reader = Reader(lambda _: None)
+        reader = Reader(lambda _: None, job=job)
         left = None if deadline is None else max(0.1, deadline - time.monotonic())
         try:
             with readable(head):

@@ -126,10 +126,9 @@ def register(
 
     Without a version in the file it is the next number.
     """
-    import yaml
 
     from launch.jobfile import list_assets, read_asset
-    from playbooks.data.assets import asset_document, asset_file, next_version
+    from playbooks.data.assets import asset_document, asset_fields, asset_file, next_version
 
     chosen = open_from(context, stack)
     access = access_flags(None, allow_path)
@@ -144,7 +143,7 @@ def register(
     if any(one.version == version for one in known) or target.exists():
         remedy = "give another version, or leave it out for the next number"
         raise InputError("version", version, f"azureml:{asset.name}:{version} is there already", remedy)
-    document = yaml.safe_load(asset.file.read_text(encoding="utf-8"))
+    document = asset_fields(asset.file)
     if asset.data.local is not None:
         address = data_address(chosen, f"assets/{asset.name}/{version}", "data")
         root = asset.data.local

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from infra.inventory import Inventory, Node
 from infra.scale_plan import DEAD
 from launch.client.events import JobState
-from launch.errors import InputError, RankliftError
+from launch.errors import GiveUpError, InputError, RankliftError
 from launch.host import Host
 from launch.nodeset import fold
 from launch.numbers import counted
@@ -168,7 +168,10 @@ def _query(host: Host) -> tuple[Sequence[JobState], frozenset[str]]:
     remote = version_there(host, remote_id(), STEP_S, with_jobs=True)
     if remote is None:  # no job was ever launched there
         return (), frozenset()
-    return list_some(host, remote=remote).jobs, collected_on(host)
+    listing = list_some(host, remote=remote)
+    if listing.damaged:
+        raise GiveUpError(f"{host.name}: {listing.damaged[0]}")
+    return listing.jobs, collected_on(host)
 
 
 def storage_that_goes(stack: Stack) -> str:

@@ -25,7 +25,7 @@ _ROOM = 4096
 _ROOM_NAME = ".reserve"
 _ANYTHING = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 """Flags to open a file that may be anything: no link's target is opened, no pipe's writer awaited."""
-_MOST_BYTES, _MOST_FILES = 16 << 20, 4096
+_MOST_BYTES, _MOST_FILES, _LONGEST_NAME = 16 << 20, 4096, 200
 
 
 class Activity:
@@ -119,7 +119,8 @@ def _waits_or_runs(entry: QueueEntry) -> bool:
     """Return whether the entry is of a job whose supervisor is alive; one that is damaged is not."""
     try:
         job = entry["job"]
-        return isinstance(job, str) and "/" not in job and bool(job.strip(".")) and is_alive(entry["process"])
+        is_name = isinstance(job, str) and job.isascii() and job.replace("-", "").isalnum()
+        return is_name and len(job) <= _LONGEST_NAME and is_alive(entry["process"])
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
         return False
 

@@ -51,7 +51,7 @@ SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "ServerAli
 agent comes with cloud-init, whose size Azure limits, and would bring that whole module along."""
 _OWN_OPTIONS = ("-F", "none", "-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes", "-T")
 """No ``~/.ssh/config``: the nodes' user could have it start programs, with the agent's rights."""
-_AT_ONCE = 32
+_AT_ONCE, _LARGEST = 32, 1e15
 _PAGE_BYTES, _ANSWER_BYTES = 16 << 20, 4096
 _FULFILLED = (OK, 201, 202, 204)
 _UNAUTHORIZED = (401, 403)
@@ -274,10 +274,12 @@ class Nodes:
 
 
 def _number(answer: bytes, name: str) -> float | None:
+    """Return a number of an answer; None for anything else, which a job can put in its place."""
     try:
-        return float(json.loads(answer)[name])
-    except (ValueError, KeyError, TypeError):
+        number = float(json.loads(answer)[name])
+    except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
         return None
+    return number if abs(number) < _LARGEST else None
 
 
 def look(request: dict[str, Any], nodes: Nodes) -> dict[str, Any]:
@@ -302,7 +304,7 @@ def look(request: dict[str, Any], nodes: Nodes) -> dict[str, Any]:
         result["able"] = True
     except Refused as refused:
         result["say"]["azure"], result["next_s"] = str(refused), refused.wait
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError) as error:
         result["say"]["azure"] = f"Azure's answer is malformed: {error!r}"
     return result
 

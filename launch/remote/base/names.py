@@ -83,7 +83,8 @@ def is_removal(holder: str) -> bool:
 
 
 def drained_at(holder: str) -> float | None:
-    """Return since when a slot's holder is the drain of its node, in Unix time; None for other holders.
+    """Return since when a slot's holder is the drain of its node, in Unix time, 0 for no time; None for
+    other holders.
 
     >>> drained_at("drained 2026-03-01T09:05:07Z by ann on desk"), drained_at("`fab scale 3` of ann on desk")
     (1772355907.0, None)
@@ -92,4 +93,9 @@ def drained_at(holder: str) -> float | None:
     import time
 
     match = _DRAIN.match(holder)
-    return float(calendar.timegm(time.strptime(match[1], "%Y-%m-%dT%H:%M:%SZ"))) if match else None
+    if match is None:
+        return None
+    try:
+        return float(calendar.timegm(time.strptime(match[1], "%Y-%m-%dT%H:%M:%SZ")))
+    except ValueError:  # a job has written it
+        return 0.0

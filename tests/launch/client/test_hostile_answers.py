@@ -316,6 +316,11 @@ class TestStream:
         with pytest.raises(GiveUpError, match=r"^node000000: .* which is not what was submitted\)"):
             submit_and_follow(plan, Head(job(nodes, ranks)), lambda _: None)
 
+    def test_a_job_that_is_followed_has_no_state_of_another(self) -> None:
+        state = frames.frame(frames.STATE, json.dumps(sample_state("victim-1", state="RUNNING")).encode())
+        with pytest.raises(GiveUpError, match=r"the state of job victim-1 in place of t-1's"):
+            follow("t-1", Head(job(["node000000"], 1) + state), lambda _: None, remote="abc", wait=False)
+
     def test_a_job_has_its_nodes_once(self) -> None:
         reader = Reader(lambda _: None)
         reader.feed(job(["node000000"], 1))

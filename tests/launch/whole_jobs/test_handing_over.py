@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import socket
 import subprocess
 import sys
@@ -79,14 +80,22 @@ def test_a_head_that_dies_between_the_plan_and_the_supervisor_leaves_nothing_to_
 def test_a_job_that_its_head_cannot_queue_has_failed_for_that(nodes: Nodes) -> None:
     made = nodes.plan(shell("true"))
     home = nodes.folder / "node000000/.ranklift"
-    (home / "queue.json.lock").mkdir()
+    home.mkdir(exist_ok=True)
+    shutil.copy("/bin/sleep", home / "queue.json.lock")
     data = json.dumps(made.as_dict()).encode()
-    with submitting(nodes) as process:
-        _, errors = process.communicate(b"%010d" % len(data) + data, timeout=30)
+    # nobody may write to a program that runs, man 2 open
+    program = subprocess.Popen([home / "queue.json.lock", "60"])
+    try:
+        with submitting(nodes) as process:
+            _, errors = process.communicate(b"%010d" % len(data) + data, timeout=30)
+        until(lambda: [one.is_terminal for one in nodes.jobs()] == [True], 30)
+    finally:
+        program.kill()
+        program.wait()
     assert (process.returncode, errors) == (0, b"")
     (job,) = nodes.jobs()
     assert (job.job, job.state) == (made.id, "FAILED")
-    assert job.reason == f"the head cannot keep the job's records: Is a directory: {home}/queue.json.lock"
+    assert job.reason == f"the head cannot keep the job's records: Text file busy: {home}/queue.json.lock"
 
 
 def test_a_job_without_a_port_has_failed_for_that(nodes: Nodes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -116,6 +117,14 @@ def test_jobs_that_run_or_wait_are_named(nodes: Nodes) -> None:
     (line,) = found.lines()
     assert line == f"job {running.job} is RUNNING on node[000000-000001] and ends with its nodes"
     nodes.cancel(running.job)
+
+
+def test_a_head_with_a_damaged_record_of_a_job_is_one_whose_jobs_are_unknown(nodes: Nodes) -> None:
+    job = nodes.run(shell("true"))[0].job
+    path = nodes.folder / "node000000/.ranklift/jobs" / job / "state.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "ranks": -1}))
+    (reason,) = find_losses(DEV, inventory()).unknown.values()
+    assert f"the record of job {job} is damaged" in reason
 
 
 def test_nodes_that_cannot_be_asked_are_named_with_the_reason(nodes: Nodes) -> None:

@@ -70,6 +70,19 @@ class TestTheOtherNodes:
         assert nodes.idle(names) == dict.fromkeys(names)
         assert len((tmp_path / "started").read_text()) < len(names)
 
+    @pytest.mark.parametrize(
+        "answer", ['{"ended": 1e999}', '{"ended": ' + "9" * 400 + "}", "[" * 1500, "{}", "7"]
+    )
+    def test_an_odd_answer_counts_for_nothing_and_hides_no_other(
+        self, nodes: Nodes, tmp_path: Path, answer: str
+    ) -> None:
+        program = (tmp_path / "ssh").read_text()
+        (tmp_path / "odd").mkdir()
+        says = f"case $* in *odd*) printf %s '{answer}'; exit;; esac\n"
+        (tmp_path / "ssh").write_text(program.replace("#!/bin/sh\n", f"#!/bin/sh\n{says}"))
+        assert nodes.end_jobs(["odd", "a"], 55.0, "over") == 0
+        assert nodes.leading(["odd", "a"]) is False
+
     def test_the_agents_ssh_runs_no_program_that_the_nodes_user_names(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

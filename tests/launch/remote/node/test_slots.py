@@ -122,8 +122,9 @@ class TestADrainedNode:
         for descriptor in slots.take_slots({**SPEC, "restarts": 1}):
             os.close(descriptor)
 
-    def test_a_torn_note_is_a_drain(self, note: Path) -> None:
-        note.write_text("")
+    @pytest.mark.parametrize("text", ["", "drained 2026-99-99T00:00:00Z by x"])
+    def test_a_torn_note_is_a_drain(self, note: Path, text: str) -> None:
+        note.write_text(text)
         with pytest.raises(slots.SlotsTaken) as refused:
             slots.take_slots(SPEC)
         assert drained_at(refused.value.taken[0][1]) == 0.0
