@@ -18,7 +18,7 @@ from typing import IO
 
 from playbooks.cli import signals
 
-__all__ = ["OutputFailed", "Program", "__version__", "program", "sleep_while_read"]
+__all__ = ["OutputFailed", "Program", "__version__", "open_streams", "program", "sleep_while_read"]
 
 __version__ = "0.1.0"
 """Ranklift's own."""
@@ -78,7 +78,7 @@ class Program:
         """
         signals.exit_on_interrupt()
         gc.disable()  # until the tasks begin: imports make nothing that could be collected
-        _open_streams()
+        open_streams()
         if _is_for_shell(sys.argv[1:]):
             return
         try:
@@ -179,8 +179,9 @@ def _fabric() -> None:
     fabric.run()
 
 
-def _open_streams() -> None:
-    """Open closed standard streams, so that no file or socket gets their numbers."""
+def open_streams() -> None:
+    """Open closed standard streams, so that no file or socket gets their numbers, and have all of them fail
+    once at most: a terminal that was closed leaves the exit status as it is."""
     for number in range(3):
         try:
             os.fstat(number)

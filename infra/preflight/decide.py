@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import fsum
 
 from infra.config.cluster_config import ClusterConfig
 from infra.preflight.availability import Offer, ScaleSet, offer_of
@@ -206,7 +207,7 @@ def _sum(costs: Sequence[Cost], *, spot: bool) -> float | None:
     each = [(cost, cost.spot if spot else cost.regular) for cost in costs]
     if any(usd is None for cost, usd in each if cost.part.billing == "vm"):
         return None
-    return sum(usd for _, usd in each if usd is not None)
+    return fsum(usd for _, usd in each if usd is not None)  # sum() adds otherwise since Python 3.12
 
 
 def _too_dear(config: ClusterConfig, price: float | None, figures: Figures) -> list[Refusal]:

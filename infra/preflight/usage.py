@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from math import fsum
 from typing import Any
 
 from infra.arm.errors import NotSignedIn
@@ -88,7 +89,7 @@ class Account:
     @property
     def per_hour(self) -> float:
         """USD per hour for all resources of stacks with a known price."""
-        return sum(one.per_hour or 0.0 for one in self.things if one.stack is not None)
+        return fsum(one.per_hour or 0.0 for one in self.things if one.stack is not None)
 
 
 def account(

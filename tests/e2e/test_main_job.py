@@ -73,7 +73,7 @@ def processes(workplace: Workplace) -> set[str]:
     """Command lines on the first two nodes, without those of sshd and of the question itself."""
     answers = workplace.fab("exec", "ps -ww -e -o args=", "--nodes", "0-1", "--json").json()
     lines = {line.strip() for answer in answers.values() for line in answer["stdout"].splitlines()}
-    return {line for line in lines if not re.match(r"sshd:|bash -c ps |ps -ww ", line)}
+    return {line for line in lines if not re.match(r"sshd(-session)?:|bash -c ps |ps -ww ", line)}
 
 
 def test_wait_and_status_show_every_node_with_the_port_that_azure_gave_it(cluster: Workplace) -> None:

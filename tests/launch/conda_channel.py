@@ -158,8 +158,9 @@ def python_files() -> dict[str, bytes]:
         parts = path.relative_to(library).parts
         if path.is_file() and not any(one in left_out or one.startswith("config-") for one in parts):
             files[f"lib/{binary.name}/{path.relative_to(library)}"] = path.read_bytes()
-    scheme = (library / "sysconfig.py").read_text().replace("= 'posix_local'", "= 'posix_prefix'")
-    files[f"lib/{binary.name}/sysconfig.py"] = scheme.encode()
+    scheme = f"lib/{binary.name}/sysconfig"
+    (scheme,) = {f"{scheme}.py", f"{scheme}/__init__.py"} & files.keys()  # a package since Python 3.13
+    files[scheme] = files[scheme].replace(b"= 'posix_local'", b"= 'posix_prefix'")
     files[f"lib/{binary.name}/sitecustomize.py"] = _SITE  # site itself is part of the binary
     return files
 

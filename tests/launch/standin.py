@@ -24,6 +24,8 @@ from launch.host import Completed, Host
 from launch.job.plan import JobPlan, plan
 from launch.job.spec import JobNode, JobSpec, Kind
 from launch.remote.base.health_records import ProbeOrder
+from launch.remote.mpi.detect import FoundMpi, find_mpi
+from launch.remote.mpi.openmpi import OpenMpi
 from tests.launch.sealed import manifest_of, snapshot_id
 
 REMOTE = Path(launch.remote.__file__).parent
@@ -150,6 +152,11 @@ class Nodes:
     def down(self, node: int) -> None:
         """From now on the node's ssh answers nothing."""
         (self.folder / "down" / self.nodes[node].name).touch()
+
+
+def open_mpi() -> FoundMpi:
+    """The nodes' Open MPI, which is this machine's."""
+    return find_mpi(list(OpenMpi().names))
 
 
 def left_of(job: str) -> list[str]:

@@ -155,8 +155,8 @@ class Attempt:
         ranks, losses, mpirun = self._ranks, self._losses, self._pool.mpirun
         killed_by = 0 if mpirun is None or mpirun_status is None else mpirun.killed_by
         has_failed = self._shutdown.failures.first is not None
-        if decided is None and mpirun_status and self._barrier.has_opened and not (has_failed or killed_by):
-            decided = losses.blame(self._order.stream, mpirun_status)
+        if decided is None and self._barrier.has_opened and not (has_failed or killed_by):
+            decided = losses.find_lost(self._order.stream, mpirun_status)
         finished = {node for node in range(len(ranks.names)) if self._pool.is_finished(node)}
         sweep_nodes(self._plan, losses.to_sweep(finished), losses.silent)
         if decided is None and not self._barrier.has_opened:

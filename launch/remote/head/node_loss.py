@@ -99,15 +99,26 @@ class NodeLoss:
                 return self.on_lost(node, _UNORDERED, now)
         return None
 
-    def blame(self, stream: StreamWriter, mpirun_status: int) -> Outcome | None:
-        """Return the outcome of an mpirun that, by its own output, ended because it lost a node."""
-        name = outcome.blamed_node(stream, self._ranks.names)
-        if name is None:
-            return None
-        node = self._ranks.names.index(name)
-        why = (
-            f"mpirun {outcome.format_exit(mpirun_status, 0)} when it lost the connection to its daemon there"
-        )
+    def find_lost(self, stream: StreamWriter, mpirun_status: int | None) -> Outcome | None:
+        """Return the outcome of a launch that ended undecided because of a lost node, None where none was.
+
+        mpirun's output names the node, or its runner ended ranks without an order. Statuses do not tell: a
+        rank may end with 0 when it is told to, and so does Open MPI 5's mpirun after it has lost a daemon.
+        """
+        gone = self.lost.union(self._leaving)
+        unordered = [node for node in self._unordered if node not in gone]
+        if mpirun_status is not None and (mpirun_status or unordered):
+            name = outcome.blamed_node(stream, self._ranks.names)
+            if name is not None:
+                how = outcome.format_exit(mpirun_status, 0)
+                why = f"mpirun {how} when it lost the connection to its daemon there"
+                return self._lost(self._ranks.names.index(name), why)
+        if unordered and not mpirun_status:
+            return self._lost(unordered[0], _UNORDERED)
+        return None
+
+    def _lost(self, node: int, why: str) -> Outcome:
+        name = self._ranks.names[node]
         self.lost.add(node)
         self._folder.event("lost-node", node=name, reason=why)
         return outcome.lost_node(self._ranks.unended_on(node) or self._ranks.ranks_on(node), name, why)

@@ -132,13 +132,13 @@ class TestAfterAFailure:
 
 
 def mpirun_of(started: Started) -> int:
-    """The job's mpirun, which has its hostfile as an argument."""
+    """The job's mpirun, which has its hostfile as an argument. Open MPI 5's becomes prterun."""
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             words = (entry / "cmdline").read_bytes().decode().split("\0")
         except OSError:
             continue
-        if words[0].endswith("mpirun") and any(started.job in word for word in words):
+        if Path(words[0]).name in ("mpirun", "prterun") and any(started.job in word for word in words):
             return int(entry.name)
     raise AssertionError("no mpirun")
 

@@ -42,7 +42,8 @@ def daemon_of(job: str) -> int:
         with suppress(OSError):
             words = (entry / "cmdline").read_bytes().split(b"\0")
             environ = (entry / "environ").read_bytes().split(b"\0")
-            if words[0].endswith(b"orted") and f"{RUNNER_OF}={job}".encode() in environ:
+            is_daemon = words[0].rpartition(b"/")[2] in (b"orted", b"prted")
+            if is_daemon and f"{RUNNER_OF}={job}".encode() in environ and listening(int(entry.name)):
                 return int(entry.name)
     raise AssertionError("no daemon")
 

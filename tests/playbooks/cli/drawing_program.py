@@ -10,6 +10,7 @@ from invoke.exceptions import Exit
 
 from playbooks.cli.signals import attached
 from playbooks.cli.terminal import full_screen
+from playbooks.start import open_streams
 
 
 def main(end: str) -> int:
@@ -33,6 +34,7 @@ def main(end: str) -> int:
 
 
 if __name__ == "__main__":
+    open_streams()  # as fab does
     try:
         sys.exit(main("raised inside"))
     except Exit as end:

@@ -191,9 +191,9 @@ class TestAnMpirunThatLostANode:
     def test_the_node_is_found_in_its_output(self, tmp_path: Path) -> None:
         launch = Launch(kind="mpi")
         stream = StreamWriter(str(tmp_path))
-        assert launch.losses.blame(stream, mpirun_status=1) is None
+        assert launch.losses.find_lost(stream, mpirun_status=1) is None
         stream.write(LAUNCHER, 0, 2, b"Timeout, server node000002 not responding.\r\n")
-        found = launch.losses.blame(stream, mpirun_status=1)
+        found = launch.losses.find_lost(stream, mpirun_status=1)
         stream.close()
         why = "mpirun ended with exit status 1 when it lost the connection to its daemon there"
         assert found is not None

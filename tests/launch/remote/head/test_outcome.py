@@ -22,6 +22,12 @@ NODES = ("node000000", "node000001", "node000002")
             b"  Remote daemon: [[18905,0],2] on node node000001\n",
             "node000001",
         ),
+        (
+            b"PRTE has lost communication with a remote daemon.\n"
+            b"  HNP daemon   : [prterun-node000000-18305@0,0] on node node000000\n"
+            b"  Remote daemon: [prterun-node000000-18305@0,1] on node node000001\n",
+            "node000001",
+        ),
         (b"[mpiexec@node000000] control_cb: connection to proxy 1 at host node000002 failed\n", "node000002"),
         (b"Connection to node000001 closed by remote host.\r\n", "node000001"),
         (b"Timeout, server node000002 not responding.\r\n", "node000002"),

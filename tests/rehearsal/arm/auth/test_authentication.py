@@ -112,11 +112,11 @@ def test_a_connection_without_a_token_ends_in_time() -> None:
             transport = writer.transport
             assert isinstance(transport, asyncio.Transport)
             unproven.add(transport)
-            if not proven:
-                proven.append(writer)
+            accepted.append(writer)
+            if len(accepted) == 1:
                 unproven.discard(transport)
 
-        proven: list[asyncio.StreamWriter] = []
+        accepted: list[asyncio.StreamWriter] = []  # one that is dropped closes its connection
         unproven = Unproven(seconds=0.1)
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         at = server.sockets[0].getsockname()
@@ -125,9 +125,9 @@ def test_a_connection_without_a_token_ends_in_time() -> None:
             other, other_end = await asyncio.open_connection(*at)
             async with asyncio.timeout(5):
                 assert await other.read(1) == b""
-            proven[0].write(b"still here")
+            accepted[0].write(b"still here")
             found = await one.read(10)
-            for writer in (its_end, other_end, proven[0]):
+            for writer in (its_end, other_end, *accepted):
                 writer.close()
         return found
 
