@@ -62,10 +62,11 @@ def list_jobs(
     read = [answer for answer in answers.values() if not isinstance(answer, Exception)]
     by_head = {name: answer[0] for name, answer in answers.items() if not isinstance(answer, Exception)}
     jobs = sorted((state for found, _ in read for state in found.jobs), key=lambda state: state.created)
-    ended = [state.job for state in jobs if state.is_terminal]
-    old = set(ended[: max(0, len(ended) - last)]) if last is not None else set()
+    ended = [state for state in jobs if state.is_terminal]
+    # Not by the job's id: a head may list another's running job as one that has ended.
+    old = {id(state) for state in ended[: max(0, len(ended) - last)]} if last is not None else set()
     return JobList(
-        [state for state in jobs if state.job not in old],
+        [state for state in jobs if id(state) not in old],
         len(old) + sum(found.left_out for found, _ in read),
         {state.job: at for found, at in read for state in found.jobs},
         answers,

@@ -102,8 +102,8 @@ class NodeLoss:
     def find_lost(self, stream: StreamWriter, mpirun_status: int | None) -> Outcome | None:
         """Return the outcome of a launch that ended undecided because of a lost node, None where none was.
 
-        mpirun's output names the node, or its runner ended ranks without an order. Statuses do not tell: a
-        rank may end with 0 when it is told to, and so does Open MPI 5's mpirun after it has lost a daemon.
+        mpirun's output names the node, or its runner ended ranks without an order. A status of 0 is no
+        sign of success: a rank may end so on SIGTERM, and Open MPI 5's mpirun after it has lost a daemon.
         """
         gone = self.lost.union(self._leaving)
         unordered = [node for node in self._unordered if node not in gone]
