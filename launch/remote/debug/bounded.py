@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["NotRead", "bounded", "printable"]
+__all__ = ["NotRead", "ReadTooLong", "bounded", "printable"]
 
 MEMORY = 256 << 20
 """Bytes that the call may allocate: a flight record of 16 MiB takes half of them."""
@@ -32,6 +32,10 @@ _REAP_S = 0.2
 
 class NotRead(Exception):
     """Why something was not read: one sentence that names it."""
+
+
+class ReadTooLong(NotRead):
+    """The limit of time was exceeded."""
 
 
 def printable(text: str) -> str:
@@ -62,7 +66,7 @@ def bounded(what: str, call: Callable[[], object], seconds: float) -> Any:
         os.close(receiving)
         _end(pid)
     if answer is None:
-        raise NotRead(f"{what}: reading it took longer than {seconds:.1f} s")
+        raise ReadTooLong(f"{what}: reading it took longer than {seconds:.1f} s")
     try:
         found = json.loads(answer)
     except ValueError:

@@ -13,7 +13,7 @@ import sys
 import time
 
 from launch.remote.base import frames, processes, timing
-from launch.remote.debug.bounded import NotRead
+from launch.remote.debug.bounded import NotRead, ReadTooLong
 from launch.remote.debug.debug_records import NodeFacts, ProcessFacts
 from launch.remote.debug.device_state import PortCounters, gpu_states, print_gpus
 from launch.remote.debug.flight_record import read_record, request_record
@@ -183,7 +183,8 @@ def _records(
             try:
                 record = read_record(environs[rank], rank, asked[rank] - _CLOCK_S, left)
             except NotRead as error:  # also of a file that is being written
-                faults[rank] = str(error)
+                if left == _FILE_S or not isinstance(error, ReadTooLong):  # else the look's time was over
+                    faults[rank] = str(error)
                 continue
             if record:
                 found[rank] = record
