@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 
 from launch.client.events import JobState
 from launch.client.rpc import ask, readable
+from launch.errors import GiveUpError
 from launch.host import Host
 from launch.remote.base import payloads
 from launch.remote.base.health_records import HealthMode
 from launch.remote.base.records import BARE, DataRecord, EnvironmentRecord, Event, ExitEvent
 from launch.remote.reading import Malformed
 
-__all__ = ["Happening", "JobReport", "Listing", "RankEnd", "list_some", "report_of", "show_job"]
+__all__ = ["Happening", "JobReport", "Listing", "RankEnd", "list_every", "list_some", "report_of", "show_job"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,15 @@ def list_some(head: Host, *, remote: str, last: int | None = None) -> Listing:
     found = ask(payloads.JobListing, head, remote, "list", *words, drop=drop)
     jobs = tuple(map(JobState.from_dict, found["jobs"]))
     return Listing(jobs, found["left_out"], tuple(damaged), tuple(found.get("aside", ())))
+
+
+def list_every(head: Host, *, remote: str) -> tuple[JobState, ...]:
+    """Return all of a head's jobs, for whoever removes nodes. Raise :class:`~launch.errors.GiveUpError` where
+    the record of one is damaged: that job may run."""
+    listing = list_some(head, remote=remote)
+    if listing.damaged:
+        raise GiveUpError(f"{head.name}: {listing.damaged[0]}")
+    return listing.jobs
 
 
 def show_job(job: str, head: Host, *, remote: str) -> JobReport:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from infra.inventory import Inventory
 from infra.scale_plan import DEAD, Use
-from launch.errors import GiveUpError
 from launch.remote.base.names import is_removal
 from launch.remote.node.slots import DRAINED
 from playbooks.project import Stack
@@ -85,7 +84,7 @@ def uses(stack: Stack, inventory: Inventory, holder: str = "") -> dict[str, Use]
 
 def _query(host: Host, slots: int) -> tuple[tuple[JobState, ...], frozenset[str], tuple[str, ...], str]:
     """Return the jobs with this head, which of them were collected, who holds the node's slots, its drain."""
-    from launch.client.query import list_some
+    from launch.client.query import list_every
     from launch.client.rpc import readable, rpc_argv, version_there
     from launch.code.node_code import remote_id
     from launch.remote.reading import parse, read
@@ -94,10 +93,7 @@ def _query(host: Host, slots: int) -> tuple[tuple[JobState, ...], frozenset[str]
     remote = version_there(host, remote_id(), STEP_S)
     if remote is None:  # no job was ever launched there
         return (), frozenset(), (), drain
-    listing = list_some(host, remote=remote)
-    if listing.damaged:
-        raise GiveUpError(f"{host.name}: {listing.damaged[0]}")
-    jobs = listing.jobs
+    jobs = list_every(host, remote=remote)
     done = host.run(rpc_argv(remote, "slots", str(slots)), timeout=STEP_S)
     with readable(host):
         taken = read(list[tuple[int, str]], parse(done.stdout))

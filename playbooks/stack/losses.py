@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from infra.inventory import Inventory, Node
 from infra.scale_plan import DEAD
 from launch.client.events import JobState
-from launch.errors import GiveUpError, InputError, RankliftError
+from launch.errors import InputError, RankliftError
 from launch.host import Host
 from launch.nodeset import fold
 from launch.numbers import counted
@@ -161,17 +161,14 @@ def find_losses(stack: Stack, inventory: Inventory) -> Losses:
 
 
 def _query(host: Host) -> tuple[Sequence[JobState], frozenset[str]]:
-    from launch.client.query import list_some
+    from launch.client.query import list_every
     from launch.client.rpc import version_there
     from launch.code.node_code import remote_id
 
     remote = version_there(host, remote_id(), STEP_S, with_jobs=True)
     if remote is None:  # no job was ever launched there
         return (), frozenset()
-    listing = list_some(host, remote=remote)
-    if listing.damaged:
-        raise GiveUpError(f"{host.name}: {listing.damaged[0]}")
-    return listing.jobs, collected_on(host)
+    return list_every(host, remote=remote), collected_on(host)
 
 
 def storage_that_goes(stack: Stack) -> str:
