@@ -22,9 +22,8 @@ class Hydra(Mpi):
     peer_lost = re.compile(rb"Fatal error in (internal|PMPI)_")
     settled: Mapping[str, str] = {
         **dict.fromkeys(("n", "np"), "ranks"),
-        **dict.fromkeys(("ppn",), "each"),
         **dict.fromkeys(("f", "host", "hosts", "hostfile", "machine", "machinefile", "rankmap"), "hosts"),
-        **{"skip-launch-node": "hosts", "configfile": "program"},
+        **{"ppn": "each", "skip-launch-node": "hosts", "configfile": "program"},
     }
     values: Mapping[str, int] = {
         **dict.fromkeys(("genv", "env"), 2),
@@ -39,16 +38,8 @@ class Hydra(Mpi):
             *("l", "prepend-rank", "v", "verbose", "info", "genvall", "genvnone", "envall", "envnone", "dl"),
             *("enable-x", "disable-x", "print-all-exitcodes", "disable-auto-cleanup", "profile", "pmi-port"),
             *("disable-hostname-propagation", "skip-launch-node", "hybrid-hosts", "auto-cleanup"),
-            *(
-                "ordered-output",
-                "nolocal",
-                "print-rank-map",
-                "prepend-timestamp",
-                "prot",
-                "aps",
-                "mps",
-                "gdb",
-            ),
+            *("ordered-output", "nolocal", "print-rank-map", "prepend-timestamp", "prot"),
+            *("aps", "mps", "gdb"),
             *("silent-abort", "rr", "noconf", "localonly"),
         )
     )

@@ -56,18 +56,8 @@ class OpenMpi(Mpi):
     }
     flags = frozenset(
         (
-            *(
-                "q",
-                "quiet",
-                "v",
-                "verbose",
-                "s",
-                "preload-binary",
-                "d",
-                "debug-devel",
-                "debug",
-                "debug-daemons",
-            ),
+            *("q", "quiet", "v", "verbose", "s", "preload-binary"),
+            *("d", "debug-devel", "debug", "debug-daemons"),
             *("allow-run-as-root", "report-bindings", "bind-to-core", "bind-to-socket", "bind-to-none"),
             *("display-map", "display-allocation", "display-topo", "display-devel-map", "show-progress"),
             *("bycore", "byslot", "bynode", "bysocket", "oversubscribe", "nooversubscribe", "noprefix"),

@@ -18,6 +18,7 @@ from launch.remote.data.faults import FetchError
 from launch.remote.data.part_files import PartFiles
 from launch.remote.data.parts import File
 from launch.remote.store.store import Store
+from tests.launch.remote.spoilt import NO_FILES, NO_JSON, text
 
 MB = 1_000_000
 
@@ -188,20 +189,13 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest
         cache.open_cache(disks=[str(tmp_path)])
 
 
-def text(content: bytes) -> Callable[[Path], object]:
-    return lambda path: path.write_bytes(content)
-
-
 SPOILT = {
-    "pipe": os.mkfifo,
-    "folder": Path.mkdir,
-    "link": lambda path: path.symlink_to("/dev/zero"),
+    **NO_FILES,
+    **NO_JSON,
     "list": text(b"[1]"),
     "empty": text(b"{}"),
     "other types": text(b'{"url": 7, "files": [], "bytes": "x", "digests": {}}'),
     "negative": text(b'{"url": "", "files": 1, "bytes": -1, "digests": []}'),
-    "deep": text(b"[" * 200_000),
-    "no text": text(b"\xff\xfe"),
 }
 
 

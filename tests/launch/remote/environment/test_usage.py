@@ -21,6 +21,7 @@ from launch.remote.environment.usage import (
 )
 from launch.remote.store.locks import locked
 from launch.remote.store.store import ENVIRONMENTS, Store
+from tests.launch.remote.spoilt import NO_FILES, NO_JSON, text
 
 WHOLE, HALF = "0123456789abcdef", "00000000000000aa"
 DOCKER = """#!/bin/sh
@@ -167,18 +168,11 @@ def test_an_image_that_is_pruned_leaves_docker_too(
     assert (tmp_path / "calls").read_text() == f"image rm ranklift/{WHOLE}\n"
 
 
-def text(content: bytes) -> Callable[[Path], object]:
-    return lambda path: path.write_bytes(content)
-
-
 SPOILT = {
-    "pipe": os.mkfifo,
-    "folder": Path.mkdir,
-    "link": lambda path: path.symlink_to("/dev/zero"),
+    **NO_FILES,
+    **NO_JSON,
     "list": text(b"[1]"),
     "title": text(b'{"title": 7}'),
-    "deep": text(b"[" * 200_000),
-    "no text": text(b"\xff\xfe"),
     "torn": text(b'{"ti'),
 }
 
