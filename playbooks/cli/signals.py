@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -76,13 +77,15 @@ def report_half_done(
 def exit_on_interrupt() -> None:
     """Let Ctrl-C end this process with 130 and one word, until :func:`raise_on_interrupt`.
 
-    For the time in which no task runs. An exception would have to pass through whatever is being imported,
+    For the time in which no task runs. Once Python has joined its threads nothing is left to end: Ctrl-C is
+    ignored then, and the exit status is the command's. An exception would have to pass through whatever is being imported,
     and Invoke would end with 1 and without a word. An ignored Ctrl-C stays ignored.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # Another thread than the main one may make the tasks, and may not do this.
         with suppress(ValueError):
             signal.signal(signal.SIGINT, _exit)
+            atexit.register(_ignore)
     # The script that tools/setup writes blocks it until here, since Python alone would end in a traceback.
     # What fab runs would have it blocked too.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
@@ -103,3 +106,9 @@ def raise_on_interrupt() -> None:
 def _exit(_number: int, _frame: object) -> None:
     os.write(2, b"interrupted\n")
     os._exit(130)
+
+
+def _ignore() -> None:
+    # Python's shutdown would restore the default action, which kills without a word.
+    if signal.getsignal(signal.SIGINT) is _exit:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -22,6 +22,8 @@ CLOSED = "error: stdout cannot be written: Bad file descriptor; the rest of the 
 
 FABFILE = """\
 import os
+import signal
+import sys
 from invoke import task
 from playbooks import ns
 from playbooks.cli import output
@@ -35,12 +37,17 @@ def made(name, work):
         work()
     ns.add_task(body)
 
+class Late:  # deleted by Python's shutdown, after the default actions of signals are back
+    def __del__(self, kill=os.kill, process=os.getpid(), number=signal.SIGINT):
+        kill(process, number)
+
 made("much", lambda: [output.result("x" * 100) for _ in range(100000)])
 made("little", lambda: output.result("x"))
 made("as-json", lambda: output.as_json([1]))
 made("as-table", lambda: output.table(("a",), [("b",)]))
 made("waiting", lambda: (output.result("x"), sleep_while_read(60)))
 made("silent", lambda: output.progress("going on"))
+made("interrupted-late", lambda: setattr(sys, "left", Late()))
 made("files", lambda: os._exit(min(3, os.open("/dev/null", os.O_RDONLY))))
 
 @task
@@ -156,6 +163,10 @@ def test_ctrl_c_ends_it_with_130_and_one_line_from_its_first_moment_on(own: Path
         (0, "going on\n"),  # on a machine that is this fast
         (130, "going on\ninterrupted\n"),
     )
+
+
+def test_ctrl_c_once_all_is_done_leaves_the_exit_status_as_it_is(own: Path) -> None:
+    assert shell("FAB interrupted-late", own) == (0, "", "")
 
 
 def test_ctrl_c_while_fabric_is_imported_ends_it_too(own: Path) -> None:
