@@ -22,6 +22,10 @@ __all__ = [
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MARK = "ranklift-data-{}-"
+_PLACEHOLDERS = {"{run-id}": "${{name}}", "{output-name}": "${{output_name}}"}
+"""What azureml-core replaces in a destination, and a job file's words for it: the documentation of
+OutputFileDatasetConfig (learn.microsoft.com/python/api/azureml-core/azureml.data.outputfiledatasetconfig)."""
+_BRACES = re.compile(r"\$?\{+[^{}]*\}*|\}")
 
 
 class Datastore(Element):
@@ -191,7 +195,14 @@ class OutputFileDatasetConfig(_Bound):
         if self.destination is None:
             return {"type": "uri_folder"}
         store, path = self.destination
-        return {"type": "uri_folder", "path": store.address(path)}
+        return {"type": "uri_folder", "path": store.address(_BRACES.sub(_placeholder, path))}
+
+
+def _placeholder(found: re.Match[str]) -> str:
+    if found[0] not in _PLACEHOLDERS:
+        problem, remedy = "is not replaced in a destination", f"write {' or '.join(_PLACEHOLDERS)}"
+        raise UserErrorException("destination", found[0], problem, remedy)
+    return _PLACEHOLDERS[found[0]]
 
 
 def bind_data(arguments: Any) -> tuple[Any, dict[str, Any], Mapping[str, str]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from launch.access import Access, Scope, read_resolved
 from launch.environment.environment_spec import Environment, ImageEnvironment, PythonEnvironment
 from launch.errors import InputError, InputErrors
+from launch.expressions import MARK
 
 __all__ = [
     "Source",
@@ -180,6 +181,9 @@ def _lines(path: Path, real: Path, key: str, scope: Scope) -> Iterator[Source]:
 def _read(source: Source, found: _Found, into: list[str], above: tuple[Path, ...]) -> None:
     """Put a line into ``into``; ``above`` are the files that lead to it."""
     try:
+        if MARK in source.text:
+            remedy = "write ${NAME}, and give --fill NAME, which takes the value from your shell"
+            raise _wrong(source, "has an expression, and none is replaced here", remedy)
         text = _VARIABLE.sub(lambda one: source.scope.access.fill(source.where, one[1]), source.text)
         option = _OPTION.fullmatch(text) if text.startswith("-") else None
         if option is None:

@@ -10,6 +10,7 @@ from launch.access import Access, Scope
 from launch.data.data_address import is_address
 from launch.durations import LONGEST_S
 from launch.errors import InputError
+from launch.expressions import MARK
 from launch.job.spec import LONGEST
 from launch.jobfile import values
 from launch.jobfile.environment_block import read_environment
@@ -72,7 +73,7 @@ def read(path: Path, overrides: Sequence[tuple[str, str]] = (), access: Access |
         for key, place in reader.named(top.get("outputs"), "an output").items()
     }
     env = {
-        key: reader.get({key: place}, key, values.written, "")
+        key: reader.get({key: place}, key, lambda one: values.written(one, replaced=True), "")
         for key, place in reader.named(top.get("environment_variables"), "a variable").items()
     }
     distribution = read_distribution(reader, top["distribution"]) if "distribution" in top else None
@@ -149,7 +150,7 @@ def _command(reader: Reader, root: Place, top: Mapping[str, Place]) -> str:
         remedy = "add one, e.g. command: python train.py"
         reader.errors.append(InputError(root.where, None, "the job has no command", remedy))
         return ""
-    command = reader.get(top, "command", values.text, "-")
+    command = reader.get(top, "command", lambda place: values.text(place, replaced=True), "-")
     if not command.strip():
         reader.errors.append(
             top["command"].wrong("is empty", "give the command line to run, e.g. python train.py")
@@ -182,7 +183,12 @@ def _seconds(place: Place) -> float:
 
 
 def _tags(reader: Reader, place: Place | None) -> dict[str, str]:
+    tags = reader.entries(place)
+    reader.errors += [
+        tag.wrong("has an expression in its name, which is not replaced", "write the name itself")
+        for key, tag in tags.items()
+        if MARK in key
+    ]
     return {
-        key: "" if tag.is_null else reader.get({key: tag}, key, values.text, "")
-        for key, tag in reader.entries(place).items()
+        key: "" if tag.is_null else reader.get({key: tag}, key, values.text, "") for key, tag in tags.items()
     }

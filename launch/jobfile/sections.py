@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import get_args
 
 from launch.access import Scope
-from launch.data.data_address import is_address, read_address, without_query
-from launch.data.data_spec import STAGES, BlobAddress, DatastorePath, LocalPath, NodePath, WebAddress
+from launch.data.data_address import is_address, read_address
+from launch.data.data_spec import STAGES, LocalPath, NodePath, WebAddress
 from launch.data.data_stores import refuse_sas
 from launch.errors import InputError
 from launch.job.spec import OutputType
 from launch.jobfile import values
 from launch.jobfile.environment_block import read_environment
 from launch.jobfile.fields import Reader
+from launch.jobfile.interpolation import destination
 from launch.jobfile.mltable import MLTABLE, refuse_paths_elsewhere
 from launch.jobfile.schema import Data, Distribution, Output, Own
 from launch.jobfile.yaml_source import Place
@@ -31,6 +32,8 @@ _ASSETS = get_args(OutputType)
 _INPUT_MODES = ("ro_mount", "download", "direct", "eval_mount", "eval_download")
 _OUTPUT_MODES = ("mount", "rw_mount", "upload", "direct")
 _STAGED = ("ro_mount", "download")
+_SOME_JOB = "job"
+"""Stands for a job's id until it has one."""
 _FILES, _FOLDERS = ("uri_file",), ("uri_folder", MLTABLE, "mlflow_model")
 
 _PROCESSES = values.whole("give the number of processes on each node, or leave it out for one")
@@ -119,25 +122,16 @@ def read_output(reader: Reader, place: Place) -> Output:
     if place.is_null:
         return Output()
     found = reader.block(place, ("type", "path"), ("mode", "name", "version"))
-    kind, address = "uri_folder", None
+    kind, path = "uri_folder", ""
     with reader.collecting():
         if place.is_mapping and "mode" in (keys := place.entries()):
             values.one_of(keys["mode"], _OUTPUT_MODES)
         if "type" in found:
             kind = values.one_of(found["type"], _ASSETS)
         if "path" in found:
-            address = _destination(found["path"])
-    return Output(kind, address)
-
-
-def _destination(place: Place) -> DatastorePath | BlobAddress:
-    key, value = f"{place.where}: {place.key}", values.text(place)
-    address = read_address(key, value)
-    refuse_sas(key, address)
-    if not isinstance(address, DatastorePath | BlobAddress):
-        remedy = "write azureml://datastores/workspaceblobstore/paths/PATH, which is the container results"
-        raise InputError(key, without_query(value), "is not a place in storage to write to", remedy)
-    return address
+            destination(found["path"], _SOME_JOB)
+            path = values.text(found["path"], replaced=True)
+    return Output(kind, path)
 
 
 def read_distribution(reader: Reader, place: Place) -> Distribution | None:

@@ -236,6 +236,8 @@ def located(job: JobFile, flags: Flags, error: InputError) -> InputError:
             return InputError(option, error.value, error.problem, error.remedy)
     if kind == "env":
         return job.located(error, f"environment_variables.{name or error.value}")
+    if kind == "outputs" and f"outputs.{error.value}" in job.places:
+        return job.located(error, f"outputs.{error.value}")
     if kind in ("outputs", "metrics") and name:
         return job.located(error, f"outputs.{name}" if kind == "outputs" else f"ranklift.metrics.{name}")
     return job.located(error, _KEYS.get(kind, ""))

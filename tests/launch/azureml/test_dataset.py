@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from launch.azureml import (
     Dataset,
@@ -17,7 +18,8 @@ from launch.azureml import (
 )
 from launch.azureml.exceptions import UserErrorException
 from launch.azureml.submission import submission
-from launch.jobfile import read
+from launch.data.data_spec import DatastorePath
+from launch.jobfile import destination, read
 
 STORE = "azureml://datastores/workspaceblobstore/paths"
 
@@ -61,9 +63,25 @@ def test_data_in_the_arguments_becomes_inputs_and_outputs(tmp_path: Path, worksp
     assert made["outputs"] == {"model": {"type": "uri_folder", "path": f"{STORE}/models"}}
 
 
-def test_the_job_file_that_is_made_is_taken(tmp_path: Path, workspace: Workspace) -> None:
-    import yaml
+def test_a_destination_names_the_run_and_the_output(tmp_path: Path, workspace: Workspace) -> None:
+    store = workspace.get_default_datastore()
+    made = job(tmp_path, [OutputFileDatasetConfig("model", (store, "a/{run-id}/{output-name}"))])
+    path = tmp_path / "job.yml"
+    path.write_text(yaml.safe_dump(made))
+    place = read(path).places["outputs.model.path"]
+    assert destination(place, "e-1") == DatastorePath("workspaceblobstore", "a/e-1/model")
 
+
+@pytest.mark.parametrize("wrong", ["{run_id}", "{name}", "${{name}}", "{{run-id}}", "{run-id", "}"])
+def test_what_is_not_replaced_in_a_destination_is_refused(
+    tmp_path: Path, workspace: Workspace, wrong: str
+) -> None:
+    store = workspace.get_default_datastore()
+    with pytest.raises(UserErrorException, match=r"^destination = .*; write \{run-id\} or \{output-name\}$"):
+        job(tmp_path, [OutputFileDatasetConfig("model", (store, f"a/{wrong}/b"))])
+
+
+def test_the_job_file_that_is_made_is_taken(tmp_path: Path, workspace: Workspace) -> None:
     data = Dataset.File.from_files((workspace.get_default_datastore(), "images")).as_mount()
     path = tmp_path / "job.yml"
     path.write_text(yaml.safe_dump(job(tmp_path, ["--images", data])))
