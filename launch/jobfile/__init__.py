@@ -9,7 +9,6 @@ from launch.jobfile.interpolation import destination
 from launch.jobfile.named_environment import resolve
 from launch.jobfile.parse import read
 from launch.jobfile.schema import Data, JobFile, JobFileError, Output
-from launch.jobfile.script import script_of
 from launch.jobfile.to_spec import (
     Flags,
     Made,
@@ -20,6 +19,7 @@ from launch.jobfile.to_spec import (
     node_count,
     wanted_environment,
 )
+from launch.launchers.script import script_of
 
 __all__ = [
     "ASSETS",

@@ -199,6 +199,10 @@ class Runner(Loop):
             done = self._run_for_node(["bash", "-c", checks["setup"]], env, spec, log, None)
             if done.status:
                 raise Unfit(f"the setup line ended with exit status {done.status}")
+        if checks["script"]:
+            seek = ["sh", "-c", 'test -e "$0"', checks["script"]]
+            if self._run_for_node(seek, env, spec, NO_LOG, timing.CONTAINER_S).status:
+                raise Unfit(f"there is no {checks['script']}; scripts of the code are named from its folder")
         if checks["requires"]:
             self._check_modules(spec, checks, env, folder)
 
