@@ -17,7 +17,7 @@ from launch.jobfile.environment_block import read_environment
 from launch.jobfile.fields import Reader
 from launch.jobfile.interpolation import check
 from launch.jobfile.schema import JobFile, JobFileError, Own
-from launch.jobfile.sections import read_distribution, read_input, read_output, read_own
+from launch.jobfile.sections import OWN, read_distribution, read_input, read_output, read_own
 from launch.jobfile.yaml_source import Place, compose
 
 __all__ = ["UNUSED", "USED", "read"]
@@ -35,6 +35,21 @@ _BLOCKS = (
 )
 UNUSED = (*_TEXTS, *_BLOCKS)
 """Keys of the format without an effect here."""
+_HINTS = {
+    **dict.fromkeys(OWN, "write it under ranklift:"),
+    **dict.fromkeys(("instance_count", "instance_type", "shm_size"), "write it under resources:"),
+    **dict.fromkeys(
+        ("process_count_per_instance", "worker_count", "parameter_server_count"),
+        "write it under distribution:",
+    ),
+    **dict.fromkeys(("image", "conda_file", "build"), "write it under environment:"),
+    **dict.fromkeys(("script", "args", "arguments"), "write it into command:, e.g. python train.py --lr 0.1"),
+    "timeout": "write it under limits:",
+    "requirements": "write environment: {requirements: FILE} under ranklift:",
+    "nodes": "write instance_count: under resources: for their number, nodes: under ranklift: for their ids",
+    "env": "write environment_variables:",
+}
+"""Where keys belong that are written at the top."""
 _OTHERS = {"jobs": "a pipeline's", "trial": "a sweep's"}
 """Keys that only other kinds of jobs have, with the owner of each."""
 _INSTANCES = values.whole("say on how many nodes the job is to run")
@@ -57,7 +72,7 @@ def read(path: Path, overrides: Sequence[tuple[str, str]] = (), access: Access |
     entries = root.entries()
     _check_kind(entries)
     reader = Reader()
-    top = reader.block(root, USED, UNUSED)
+    top = reader.block(root, USED, UNUSED, _HINTS)
     for key in (key for key in entries if key in UNUSED):
         with reader.collecting():
             _check_unused(key, entries[key])

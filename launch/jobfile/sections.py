@@ -26,11 +26,19 @@ from launch.launchers.tensorflow import MOST_SERVERS
 from launch.remote.base.health_records import HealthMode
 from launch.remote.mpi.registry import MPIS
 
-__all__ = ["read_data", "read_distribution", "read_input", "read_output", "read_own"]
+__all__ = ["OWN", "read_data", "read_distribution", "read_input", "read_output", "read_own"]
 
+OWN = (
+    *("mpi", "mpirun_args", "nodes", "setup", "python", "environment", "chief", "metrics", "max_restarts"),
+    *("hang_after", "health", "on_unhealthy", "grace", "upload", "upload_every", "probe"),
+    *("flight_recorder", "identity", "stage"),
+)
+"""Keys of the ``ranklift:`` block."""
 _ASSETS = get_args(OutputType)
 _INPUT_MODES = ("ro_mount", "download", "direct", "eval_mount", "eval_download")
 _OUTPUT_MODES = ("mount", "rw_mount", "upload", "direct")
+_PATHS = ("data", "dataset", "file", "folder", "source", "uri", "url")
+"""What the path is called elsewhere."""
 _STAGED = ("ro_mount", "download")
 _SOME_JOB = "job"
 """Stands for a job's id until it has one."""
@@ -56,6 +64,7 @@ def read_input(reader: Reader, place: Place, scope: Scope) -> str | Data | None:
     hints = {
         "path_on_compute": f"Ranklift chooses its path on the nodes: use ${{{{{place.key}}}}} in the command",
         "default": "give the value itself, as in lr: 0.1",
+        **dict.fromkeys(_PATHS, "write path: with the path or the address"),
     }
     before = len(reader.errors)
     found = reader.block(place, ("type", "path", "mode"), ("datastore",), hints)
@@ -121,7 +130,8 @@ def read_output(reader: Reader, place: Place) -> Output:
     """Return an output: its type, and where it goes."""
     if place.is_null:
         return Output()
-    found = reader.block(place, ("type", "path"), ("mode", "name", "version"))
+    hints = dict.fromkeys(_PATHS, "write path: with the place in storage")
+    found = reader.block(place, ("type", "path"), ("mode", "name", "version"), hints)
     kind, path = "uri_folder", ""
     with reader.collecting():
         if place.is_mapping and "mode" in (keys := place.entries()):
@@ -167,30 +177,11 @@ def read_distribution(reader: Reader, place: Place) -> Distribution | None:
 
 def read_own(reader: Reader, place: Place, scope: Scope) -> Own:
     """Return the ``ranklift:`` block."""
-    found = reader.block(
-        place,
-        (
-            "mpi",
-            "mpirun_args",
-            "nodes",
-            "setup",
-            "python",
-            "environment",
-            "chief",
-            "metrics",
-            "max_restarts",
-            "hang_after",
-            "health",
-            "on_unhealthy",
-            "grace",
-            "upload",
-            "upload_every",
-            "probe",
-            "flight_recorder",
-            "identity",
-            "stage",
-        ),
-    )
+    hints = {
+        **dict.fromkeys(("image", "conda_file", "build", "requirements"), "write it under environment: here"),
+        "timeout": "write it under limits:, beside ranklift:",
+    }
+    found = reader.block(place, OWN, (), hints)
     return Own(
         mpi=reader.get(found, "mpi", lambda place: values.one_of(place, MPIS), None),
         mpirun_args=reader.get(found, "mpirun_args", _words, ()),
