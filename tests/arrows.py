@@ -40,7 +40,9 @@ ARROWS: dict[str, set[str]] = {
         *("launch.environment.curated", "launch.environment.named_files"),  # completed by shells
         *("playbooks.project", "playbooks.selection"),
     },
-    "playbooks.ssh": {"launch", "launch.remote.base", "infra.inventory", "playbooks.project"},
+    "playbooks.ssh": {
+        *("launch", "launch.remote.base", "infra.inventory", "playbooks.project", "playbooks.cli.output")
+    },
     "playbooks.nodes": {
         *("launch", "launch.client", "launch.code", "launch.promise", "launch.remote.agent"),
         "launch.remote.base",

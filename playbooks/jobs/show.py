@@ -138,7 +138,7 @@ def job(context: Context, job: str, stack: str | None = None, json: bool = False
     """
     from launch.client.query import show_job
     from playbooks.jobs.handle import choose_job
-    from playbooks.observe.job_facts import add_samples
+    from playbooks.observe.job_facts import add_samples, readable
     from playbooks.ssh.connection import Cluster
 
     chosen = open_from(context, stack)
@@ -149,7 +149,8 @@ def job(context: Context, job: str, stack: str | None = None, json: bool = False
         host = cluster.host(place.head)
         try:
             report = show_job(name, host, remote=place.remote)
-            facts = None if json else add_samples(report, host, place.remote)
+            with readable(f"job {name}"):
+                facts = None if json else add_samples(report, host, place.remote)
         except NodeUnreachable as error:
             raise NodeUnreachable(
                 error.node,
@@ -163,4 +164,6 @@ def job(context: Context, job: str, stack: str | None = None, json: bool = False
         from launch.report.summary import summary
         from playbooks.jobs.tables import job_text
 
-        output.result((job_text(report) + summary(facts)).rstrip("\n"))
+        with readable(f"job {name}"):
+            text = job_text(report) + summary(facts)
+        output.result(text.rstrip("\n"))

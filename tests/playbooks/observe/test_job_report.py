@@ -74,14 +74,16 @@ def test_the_report_is_a_file_named_after_the_job(task: Task, tmp_path: Path) ->
     assert "<li>node000002 34 % slower</li>" in text
 
 
+@pytest.mark.parametrize("name", ["report", "job"])
 def test_records_that_a_rank_has_damaged_are_an_error_by_the_jobs_name(
-    task: Task, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, task: Task, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = phase("run", 0, 1)
     odd = replace(sample_report(), events=(replace(run, fields={**run.fields, "end": 1e308}),))
-    monkeypatch.setattr(job_facts, "show_job", lambda *_, **__: odd)
+    for module in ("launch.client.query", "playbooks.observe.job_facts"):
+        monkeypatch.setattr(f"{module}.show_job", lambda *_, **__: odd)
     with pytest.raises(Exit):
-        task("report")
+        task(name)
     assert f"job {JOB}: its records are damaged: OverflowError" in capsys.readouterr().err
 
 
