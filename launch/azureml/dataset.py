@@ -157,8 +157,10 @@ class FileDataset(Element):
         return DatasetConsumptionConfig(None, self, "ro_mount")
 
 
-class _Files:
+class _Files(Element):
     """``Dataset.File``."""
+
+    _known_as = "Dataset.File"
 
     @staticmethod
     def from_files(
@@ -239,8 +241,10 @@ def settle(inputs: Mapping[str, dict[str, str]], rows: Callable[[str], Sequence[
             raise UserErrorException("path", path, problem, remedy) from None
         if not found:
             raise UserErrorException("path", path, "is neither a file nor a folder in storage", remedy)
-        address = read_address("path", path)
-        is_file = len(found) == 1 and found[0]["name"] == getattr(address, "path", None)
+        # A file is listed with its path in the container, which may begin above a datastore's; what a folder
+        # has, by its name alone.
+        wanted = getattr(read_address("path", path), "path", "")
+        is_file = len(found) == 1 and f"/{found[0]['name']}".endswith(f"/{wanted}")
         entry["type"] = "uri_file" if is_file else "uri_folder"
 
 

@@ -44,7 +44,6 @@ MISSING: dict[str, dict[str, str]] = {
         "Pipeline PublishedPipeline PythonScriptStep ParallelRunConfig",
         SWEEP: "HyperDriveConfig HyperDriveRun RandomParameterSampling GridParameterSampling "
         "BayesianParameterSampling BanditPolicy PrimaryMetricGoal",
-        _IMAGE: "ContainerRegistry",
         "use ws.get_run(run_id)": "get_run",
         "use ScriptRunConfig": "Estimator PyTorch TensorFlow Chainer MMLBaseEstimator",
     },
@@ -56,7 +55,7 @@ MISSING: dict[str, dict[str, str]] = {
         "HistoryConfiguration KubernetesComputeConfiguration ParallelTaskConfiguration SparkConfiguration "
         "SparkEnvironment SparkSection DatabricksCluster DatabricksEnvironment DatabricksSection EggLibrary "
         "JarLibrary MavenLibrary PyPiLibrary RCranLibrary Cr",
-        _IMAGE: "AzureContainerRegistry ContainerRegistry",
+        _IMAGE: "AzureContainerRegistry",
     },
     "launch.azureml.compute": {
         _STACK: "AdlaCompute AksCompute BatchCompute ComputeInstance DataFactoryCompute DatabricksCompute "
@@ -120,6 +119,9 @@ MISSING: dict[str, dict[str, str]] = {
     "FileDataset": {
         _DATA: "as_cache as_hdfs download file_metadata filter mount random_split skip take to_path register "
         "unregister_all_versions update id name version tags description partition_keys",
+    },
+    "Dataset.File": {
+        "upload once with `fab data.put FOLDER PATH`; from_files names its place": "upload_directory"
     },
     "DataReference": {_DATA: "to_config as_upload path"},
     "Datastore": {

@@ -58,10 +58,11 @@ class Workspace(Element):
         tags: Any = None,
         _cloud: str = "AzureCloud",
     ) -> None:
+        # Texts in any case: scripts print them with + between.
         self.name = workspace_name
-        self.subscription_id = subscription_id
-        self.resource_group = resource_group
-        self.location = _location
+        self.subscription_id = subscription_id or ""
+        self.resource_group = resource_group or ""
+        self.location = _location or ""
         self._complete = True
 
     @staticmethod

@@ -100,6 +100,8 @@ def test_a_dot_in_a_name_does_not_make_it_a_file(workspace: Workspace, path: str
     ("name", "rows", "kind"),
     [
         ("v1.0", [{"name": "images/v1.0", "files": 1}], "uri_file"),
+        ("v1.0", [{"name": "of/the/datastore/images/v1.0", "files": 1}], "uri_file"),
+        ("v1.0", [{"name": "v1.0", "files": 1}], "uri_folder"),
         ("v1.0", [{"name": "a.png", "files": 1}], "uri_folder"),
         ("v1.0", [{"name": "train/", "files": 9}, {"name": "val/", "files": 3}], "uri_folder"),
     ],

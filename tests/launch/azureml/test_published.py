@@ -65,7 +65,7 @@ def test_a_distributed_pytorch_script_with_its_cluster_its_widget_and_its_files(
     assert ran.job["distribution"] == {"type": "pytorch", "process_count_per_instance": 2}
     assert ran.job["resources"] == {"instance_count": 2}
     assert ran.job["environment"] == {"conda_file": str(Path("conda.yml").absolute())}
-    assert ran.out.startswith("SDK 1.61.0\nown\nNone\nNone\nNone\nfound\n{'see': 'fab status --stack gpu'}\n")
+    assert ran.out.startswith("SDK 1.61.0\nown\n\n\n\nfound\n{'see': 'fab status --stack gpu'}\n")
     assert ran.err.splitlines()[0] == (
         f"notice: RunDetails shows no widget: `fab logs -f {JOB} --stack gpu` prints what the run does"
     )
@@ -102,6 +102,14 @@ def test_a_script_with_imports_in_a_function_and_arguments_of_its_own(run: Run) 
     assert ran.job["environment_variables"] == {"EPOCHS": "3"}
     assert ran.job["inputs"]["input_1"]["path"] == "azureml://datastores/lab/paths/set"
     assert ran.out == f"{JOB} None None []\n"
+
+
+def test_a_launcher_of_ones_own_with_data_among_its_words(run: Run) -> None:
+    ran = run("command")
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.job["command"].endswith('train.py --data-dir "${{inputs.input_1}}" --epochs 25')
+    assert ran.job["inputs"]["input_1"]["path"] == "azureml://datastores/workspaceblobstore/paths/cifar-10"
+    assert ran.out.startswith("name: own\nregion: \ngroup: \nRun(Experiment: per-node, ")
 
 
 def test_what_decorates_a_run_is_kept_or_said_once_and_the_script_goes_on(run: Run, fab: FakeFab) -> None:
@@ -174,11 +182,13 @@ REFUSED = {
         "`pulumi stack init new; pulumi config set ranklift:vmSize Standard_ND40rs_v2; fab up`",
     ),
     "pipeline": ("submit.py:13: azureml.pipeline.core.Pipeline is not offered", "one run after the other"),
+    "private-image": ("submit.py:10: DockerSection.base_image_registry", "in front of the image's name"),
     "text-of-data": (
         "submit.py:5: the text of a DataReference is not offered",
         "without str() and f-strings",
     ),
     "upload": ("submit.py:5: Datastore.upload is not offered", "upload once with `fab data.put FOLDER PATH`"),
+    "upload-directory": ("submit.py:4: Dataset.File.upload_directory is not", "`fab data.put FOLDER PATH`"),
     "within-notebook": ("submit.py:5: Experiment.start_logging is not offered", "submit a ScriptRunConfig"),
 }
 
@@ -195,7 +205,15 @@ def test_a_script_that_cannot_run_is_refused_with_its_line_before_a_job_starts(r
 
 def test_every_script_is_tested() -> None:
     runs = {
-        *("decorated", "distributed-pytorch", "existing-cluster", "helper", "horovod", "optional-sweep"),
+        *(
+            "command",
+            "decorated",
+            "distributed-pytorch",
+            "existing-cluster",
+            "helper",
+            "horovod",
+            "optional-sweep",
+        ),
         *("register-model", "run-configuration", "tensorflow"),
     }
     assert {path.stem for path in PUBLISHED.glob("*.txt")} == {*runs, *REFUSED}
