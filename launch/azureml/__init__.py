@@ -14,7 +14,7 @@ from typing import Any
 from launch.azureml.compute import AmlCompute, ComputeTarget
 from launch.azureml.conda_dependencies import CondaDependencies
 from launch.azureml.dataset import Dataset, Datastore, OutputFileDatasetConfig
-from launch.azureml.environment import Environment
+from launch.azureml.environment import ContainerRegistry, Environment
 from launch.azureml.exceptions import (
     ActivityFailedException,
     ExperimentExecutionException,
@@ -41,6 +41,7 @@ __all__ = [
     "AmlCompute",
     "ComputeTarget",
     "CondaDependencies",
+    "ContainerRegistry",
     "Dataset",
     "Datastore",
     "DockerConfiguration",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from launch.azureml.conda_dependencies import CondaDependencies
-from launch.azureml.environment import DEFAULT_SHM_SIZE, Environment
+from launch.azureml.environment import DEFAULT_SHM_SIZE, ContainerRegistry, Environment
 from launch.azureml.exceptions import RunConfigurationException
 from launch.azureml.missing import Element, WithVariables, named
 
@@ -18,6 +18,7 @@ __all__ = [
     "MPI_GPU_IMAGE",
     "SUPPORTED_PYTORCH_BACKENDS",
     "CondaDependencies",
+    "ContainerRegistry",
     "DockerConfiguration",
     "Environment",
     "EnvironmentDefinition",
