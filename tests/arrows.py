@@ -157,7 +157,10 @@ ARROWS: dict[str, set[str]] = {
     "catalogue": set(),
     "launch": {"launch.remote.base"},
     "launch.promise": {"catalogue", "launch.remote.base"},
-    "launch.azureml": {"launch", "launch.job", "launch.launchers.shell_line", "launch.results"},
+    "launch.azureml": {
+        *("launch", "launch.data", "launch.job", "launch.launchers.shell_line", "launch.results"),
+    },
+    "launch.azureml.scripts": {"launch", "launch.azureml"},
     "launch.client": {
         *("launch", "launch.code", "launch.job", "launch.remote", "launch.remote.base"),
         *("launch.remote.data.stage_request", "launch.remote.environment.request", "launch.remote.log"),

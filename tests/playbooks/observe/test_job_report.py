@@ -16,6 +16,7 @@ from invoke.exceptions import Exit
 from infra.inventory import Inventory, Node
 from infra.preflight import prices
 from infra.preflight.prices import Prices
+from launch.client.query import JobReport
 from launch.client.samples import JobSamples
 from launch.errors import GiveUpError
 from launch.remote.sample.sample_records import Flag
@@ -64,6 +65,24 @@ def refusal(task: Task, capsys: pytest.CaptureFixture[str], **given: object) -> 
         task("report", **given)
     assert caught.value.code == 2
     return capsys.readouterr().err
+
+
+def test_a_tag_is_added_and_shown(
+    task: Task, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def tag_job(job: str, _: object, tags: dict[str, str], *, remote: str) -> JobReport:
+        state = replace(sample_report().state, tags=tags)
+        return replace(sample_report(), state=state)
+
+    monkeypatch.setattr("launch.client.query.tag_job", tag_job)
+    given = ["stage=baseline", "note=a=b\x1b[2J", "empty="]
+    text = task("job", tag=given)
+    assert "\ntags      stage=baseline, note=a=b" in text
+    assert "\x1b" not in text
+    for wrong in ("stage", "=baseline"):
+        with pytest.raises(Exit):
+            task("job", tag=[wrong])
+        assert f"--tag = '{wrong}': is not NAME=VALUE; " in capsys.readouterr().err
 
 
 def test_the_report_is_a_file_named_after_the_job(task: Task, tmp_path: Path) -> None:
