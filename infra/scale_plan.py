@@ -35,6 +35,8 @@ class Use:
     """Whether nothing runs there by Azure's state."""
     removal: str = ""
     """The command that is removing the node; empty if none is."""
+    held: tuple[str, ...] = ()
+    """Those of :attr:`jobs` that the node's slots alone name: no head says that such a job is here."""
     drain: str = ""
     """Since when no new job takes the node, and whose word that is; empty if it is not drained."""
 
@@ -90,7 +92,7 @@ def in_the_way(busy: Mapping[str, Use]) -> str:
     for name, use in busy.items():
         alike.setdefault(str(use), []).append(name)
     lines = [f"{fold(names)}: {words}" for words, names in alike.items()]
-    jobs = " ".join(dict.fromkeys(job for use in busy.values() for job in use.jobs))
+    jobs = " ".join(dict.fromkeys(job for use in busy.values() for job in use.jobs if job not in use.held))
     if jobs:
         lines.append(
             f"wait for them (`fab wait {jobs}`) or end them (`fab cancel {jobs.partition(' ')[0]}`), "

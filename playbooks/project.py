@@ -33,6 +33,8 @@ _SHUTDOWN_S = 5.0
 """Limit of Pulumi's orderly shutdown after an interrupt."""
 _UPDATES = 20
 """Number of updates in a history: the last that succeeded is among them."""
+_OF_TAGS = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What PyYAML raises beside its own errors, for tags whose value is none and for deep documents."""
 _SIGNED_OUT = "PULUMI_ACCESS_TOKEN must be set"
 """How Pulumi refuses a command without a terminal while it is signed in nowhere."""
 _PART = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
@@ -149,7 +151,7 @@ class Stack:
                 f"has no {self.configuration.name} in {self.project}",
                 "check the name, or write that file first: docs/azure.md lists the settings",
             ) from None
-        except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
+        except (OSError, yaml.YAMLError, *_OF_TAGS) as error:
             problem = f"is not YAML ({' '.join(str(error).split())})"
             raise InputError("configuration", str(self.configuration), problem, "correct it") from None
         settings = found.get("config") if isinstance(found, dict) else None

@@ -40,7 +40,9 @@ ARROWS: dict[str, set[str]] = {
         *("launch.environment.curated", "launch.environment.named_files"),  # completed by shells
         *("playbooks.project", "playbooks.selection"),
     },
-    "playbooks.ssh": {"launch", "launch.remote.base", "infra.inventory", "playbooks.project"},
+    "playbooks.ssh": {
+        *("launch", "launch.remote.base", "infra.inventory", "playbooks.project", "playbooks.cli.output")
+    },
     "playbooks.nodes": {
         *("launch", "launch.client", "launch.code", "launch.promise", "launch.remote.agent"),
         "launch.remote.base",
@@ -155,7 +157,10 @@ ARROWS: dict[str, set[str]] = {
     "catalogue": set(),
     "launch": {"launch.remote.base"},
     "launch.promise": {"catalogue", "launch.remote.base"},
-    "launch.azureml": {"launch", "launch.job", "launch.launchers.shell_line", "launch.results"},
+    "launch.azureml": {
+        *("launch", "launch.data", "launch.job", "launch.launchers.shell_line", "launch.results"),
+    },
+    "launch.azureml.scripts": {"launch", "launch.azureml"},
     "launch.client": {
         *("launch", "launch.code", "launch.job", "launch.remote", "launch.remote.base"),
         *("launch.remote.data.stage_request", "launch.remote.environment.request", "launch.remote.log"),

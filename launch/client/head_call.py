@@ -41,11 +41,11 @@ def call_head(
     one.
     """
     data = json.dumps(call).encode()
-    last: list[Any] = []
+    last: Any = None
     rest = b""
 
     def take(piece: bytes) -> None:
-        nonlocal rest
+        nonlocal last, rest
         *lines, rest = (rest + piece).split(b"\n")
         if len(rest) > _LONGEST:
             raise Malformed(f"a line has more than {_LONGEST >> 20} MiB")
@@ -59,15 +59,15 @@ def call_head(
             if answer["t"] == "progress":
                 on_progress(answer)
             elif answer["t"] != "told":  # one node's result, which the last line has too
-                last.append(answer)
+                last = answer
 
     stdin = io.BytesIO(b"%010d" % len(data) + data)
     with readable(head):
         done = head.stream(rpc_argv(remote, word), take, stdin=stdin, timeout=limit_s)
-    if not last and 0 < done.exit_status - _SIGNALLED <= signal.SIGRTMAX:
+    if last is None and 0 < done.exit_status - _SIGNALLED <= signal.SIGRTMAX:
         ended = f"signal {done.exit_status - _SIGNALLED} ended it before {purpose}"
         raise GiveUpError(f"{head.name}: {ended}; launch again")
     check(done, head)
-    if not last:
+    if last is None:
         raise GiveUpError(f"{head.name}: it stopped before {purpose}")
-    return last[-1]
+    return last

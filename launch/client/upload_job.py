@@ -29,14 +29,15 @@ def upload_job(
 
     ``show`` takes the numbers of files and bytes that were sent. Raise as :func:`launch.client.rpc.ask`.
     """
-    last: list[UploadEvent] = []
+    last: UploadEvent | None = None
     decoder = frames.Decoder()
 
     def take(piece: bytes) -> None:
+        nonlocal last
         with readable(head):
             for kind, payload in decoder.feed(piece):
                 if kind == frames.STATE:
-                    last.append(read(UploadEvent, parse(payload)))
+                    last = read(UploadEvent, parse(payload))
                 elif kind == frames.BEAT:
                     sent = read(UploadProgress, parse(payload))
                     show(sent["files"], sent["bytes"])
@@ -44,6 +45,6 @@ def upload_job(
     stdin = io.BytesIO(json.dumps(list(uploads)).encode() + b"\n")
     done = head.stream(rpc_argv(remote, "upload-job", job), take, stdin=stdin, timeout=timing.STAGE_S)
     check(done, head, job)
-    if not last:
+    if last is None:
         raise GiveUpError(f"{head.name}: the upload of job {job} broke off; repeat the command")
-    return last[-1]
+    return last

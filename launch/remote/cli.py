@@ -118,6 +118,15 @@ def _wait(job: str) -> int:
     return 0
 
 
+def _tag(job: str, tags: str) -> int:
+    """Add tags, a JSON object, to a job, and send its report."""
+    from launch.remote.head import query
+
+    if not query.add_tags(job, json.loads(tags)):
+        return _refuse("the tags were not kept: the disk is full, or the job has 256 KiB of tags", _FAILED)
+    return _show(job)
+
+
 def _watch_samples(job: str) -> int:
     from launch.remote.sample import watch_samples
 
@@ -370,6 +379,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "staged-data": _staged_data,
     "submit": _submit,
     "sweep": _sweep,
+    "tag": _tag,
     "upload": _upload,
     "upload-job": _upload_job,
     "wait": _wait,

@@ -21,6 +21,9 @@ from launch.results.folder import CannotKeep, Changed, Results
 
 __all__ = ["CollectReport", "NodeFetch", "NodeFiles", "Progress"]
 
+_LISTING = 256 << 20
+"""Bytes of a node's list of files: some two million files."""
+
 
 @dataclass(frozen=True, slots=True)
 class NodeFiles:
@@ -91,6 +94,7 @@ class NodeFetch:
         self._results, self._progress, self._claims = results, progress, claims
         self._decoder = frames.Decoder()
         self._entries: list[Entry] = []
+        self._listing = 0
         self._listed = False
         self._waiting: deque[tuple[Wanted, list[Any]]] = deque()
         self._file: _File | None = None
@@ -106,7 +110,7 @@ class NodeFetch:
         """Start again over another connection: request again what the last one left unfinished."""
         self.close()
         self._decoder = frames.Decoder()
-        self._entries, self._listed = [], False
+        self._entries, self._listing, self._listed = [], 0, False
         self._waiting.clear()
 
     def close(self) -> None:
@@ -181,6 +185,9 @@ class NodeFetch:
             if kind == send.DATA:
                 self._data(payload)
             elif kind == send.ENTRIES:
+                self._listing += len(payload)
+                if self._listing > _LISTING:
+                    raise frames.ProtocolError(f"a list of files of more than {_LISTING >> 20} MiB")
                 self._entries += map(Entry.from_listing, read(list[Listed], parse(payload)))
             elif kind == send.LISTED:
                 self._listed, self.has_folder = True, read(bool, parse(payload))

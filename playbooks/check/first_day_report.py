@@ -14,7 +14,7 @@ from playbooks.project import Stack
 
 if TYPE_CHECKING:
     from launch.host import Host
-    from playbooks.nodes.first_day import ScaleSetFacts
+    from playbooks.nodes.first_day import NodeAnswer, ScaleSetFacts
 
 __all__ = ["report_first_day", "summary"]
 
@@ -84,24 +84,22 @@ def _scale_set(stack: Stack, outputs: StackOutputs) -> ScaleSetFacts:
     )
 
 
-def _probed(stack: Stack, inventory: Inventory) -> dict[str, dict[str, Any]]:
-    from launch.remote.reading import Malformed, parse
+def _probed(stack: Stack, inventory: Inventory) -> dict[str, NodeAnswer]:
+    from launch.remote.reading import Malformed, parse, read
     from playbooks.nodes import first_day_probe
+    from playbooks.nodes.first_day import NodeAnswer
     from playbooks.ssh.connection import Cluster
     from playbooks.ssh.fanout import fan_out_hosts
 
     program = Path(first_day_probe.__file__).read_bytes()
 
-    def probe(host: Host) -> dict[str, Any]:
+    def probe(host: Host) -> NodeAnswer:
         done = host.run(["python3", "-I", "-S", "-"], stdin=program, timeout=_PROBE_S)
         try:
-            answer = parse(done.stdout)
-        except Malformed:
-            answer = None
-        if isinstance(answer, dict):
-            return answer
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no answer"]
-        return {"error": lines[-1]}
+            return read(NodeAnswer, parse(done.stdout))
+        except Malformed as error:
+            lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            return {"error": lines[-1] if lines else f"its answer is malformed: {error}"}
 
     with Cluster(inventory, stack.folder) as cluster:
         answers = fan_out_hosts(

@@ -78,8 +78,8 @@ def exit_on_interrupt() -> None:
     """Let Ctrl-C end this process with 130 and one word, until :func:`raise_on_interrupt`.
 
     For the time in which no task runs. Once Python has joined its threads nothing is left to end: Ctrl-C is
-    ignored then, and the exit status is the command's. An exception would have to pass through whatever is being imported,
-    and Invoke would end with 1 and without a word. An ignored Ctrl-C stays ignored.
+    ignored then, and the exit status is the command's. An exception would have to pass through whatever is
+    being imported, and Invoke would end with 1 and without a word. An ignored Ctrl-C stays ignored.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # Another thread than the main one may make the tasks, and may not do this.

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from infra.inventory import Inventory, Node
 from launch.client.rpc import code_of
-from launch.errors import InputError, ManyNodesError, NoSuchJob, RankliftError
+from launch.errors import GiveUpError, InputError, ManyNodesError, NoSuchJob, RankliftError
 from launch.host import Host
+from launch.nodeset import fold
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
 
@@ -87,11 +88,14 @@ def find_job(stack: Stack, inventory: Inventory, job: str) -> Place:
         answers = fan_out_hosts(
             cluster.host, inventory.nodes, read_plan, what="looking for the job", timeout=STEP_S + 1
         )
-    for name, answer in answers.items():
-        if isinstance(answer, bytes) and answer:
-            remote = code_of(answer, name)
-            remember(stack, job, name, remote)
-            return Place(by_name[name], remote)
+    plans = {name: answer for name, answer in answers.items() if isinstance(answer, bytes) and answer}
+    if len(plans) > 1:
+        remedy = "another job has made one of them; repeat the command where the job was launched"
+        raise GiveUpError(f"job {job} has a job.json on {fold(plans)}, and a job has one head: {remedy}")
+    for name, plan in plans.items():
+        remote = code_of(plan, name)
+        remember(stack, job, name, remote)
+        return Place(by_name[name], remote)
     if any(isinstance(answer, Exception) for answer in answers.values()):
         # One of those nodes may have it.
         raise ManyNodesError(f"looking for job {job}", answers)

@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from launch.client.events import JobState
     from launch.host import Host
 
-__all__ = ["COLLECTED", "STEP_S", "collected_on", "uses"]
+__all__ = ["ASK_DRAIN", "COLLECTED", "STEP_S", "collected_on", "uses"]
 
 STEP_S = 20.0
 """Limit of one node's answer to one query."""
 COLLECTED = ".ranklift/collected"
 """Folder on a head with a file for each job that was collected whole, dated at the start of the collect."""
+ASK_DRAIN = f"f={DRAINED.lstrip('/')}; test ! -f $f || head -c 4096 $f"
+"""Shell line: prints the node's drain. A job may have put a pipe in its place, which has no end."""
 _ASK_COLLECTED = (
     "for f in .ranklift/jobs/*/state.json; do d=${f%/state.json}; j=${d##*/}; "
     f'if [ "{COLLECTED}/$j" -nt "$f" ]; then echo "$j"; fi; done'
@@ -47,6 +49,7 @@ def uses(stack: Stack, inventory: Inventory, holder: str = "") -> dict[str, Use]
             timeout=3 * STEP_S,
         )
     jobs: dict[str, list[str]] = {name: [] for name in by_name}
+    held: dict[str, list[str]] = {name: [] for name in by_name}
     uncollected: dict[str, list[str]] = {name: [] for name in by_name}
     records: dict[str, int] = {}
     drains: dict[str, str] = {}
@@ -58,7 +61,7 @@ def uses(stack: Stack, inventory: Inventory, holder: str = "") -> dict[str, Use]
             continue
         states, collected, holders, drains[name] = answer
         others = [one for one in holders if one not in (holder, drains[name])]
-        jobs[name] += [one for one in others if not is_removal(one)]
+        held[name] = [one for one in others if not is_removal(one)]
         removals[name] = next(filter(is_removal, others), "")
         records[name] = sum(state.is_terminal for state in states)
         for state in states:
@@ -70,12 +73,13 @@ def uses(stack: Stack, inventory: Inventory, holder: str = "") -> dict[str, Use]
                     there[where].append(state.job)
     return {
         name: Use(
-            tuple(dict.fromkeys(jobs[name])),
+            tuple(dict.fromkeys((*held[name], *jobs[name]))),
             records.get(name, 0),
             tuple(dict.fromkeys(uncollected[name])),
             unknown.get(name, ""),
             by_name[name].state in DEAD,
             removals.get(name, ""),
+            tuple(one for one in held[name] if one not in jobs[name]),
             drains.get(name, ""),
         )
         for name in by_name
@@ -89,7 +93,7 @@ def _query(host: Host, slots: int) -> tuple[tuple[JobState, ...], frozenset[str]
     from launch.code.node_code import remote_id
     from launch.remote.reading import parse, read
 
-    drain = host.run(["cat", DRAINED.lstrip("/")], timeout=STEP_S).stdout.decode("utf-8", "replace").strip()
+    drain = host.run(["sh", "-c", ASK_DRAIN], timeout=STEP_S).stdout.decode("utf-8", "replace").strip()
     remote = version_there(host, remote_id(), STEP_S)
     if remote is None:  # no job was ever launched there
         return (), frozenset(), (), drain

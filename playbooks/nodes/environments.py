@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["environment", "name_damaged", "on_all_nodes", "prune", "remove", "with_damage"]
 
+_NOTED = 1000
+"""Environments, the last used first, whose ids shells complete: each is a file here."""
 _RANK = ("id", "made of", "used by", "size", "nodes", "last used")
 
 
@@ -41,7 +43,7 @@ def environment(context: Context, stack: str | None = None, json: bool = False) 
     if not found:
         output.progress("no job has brought an environment to these nodes")
         return
-    for one in found:
+    for one in found[:_NOTED]:
         note_environment(chosen.folder, one.id, one.title)
     columns = ("id", "made of", "size", "last used", "nodes", "used by")
     output.table(columns, map(_row, found), rank=_RANK, folds="used by")

@@ -9,13 +9,34 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
-__all__ = ["QUESTIONS", "Findings", "Question", "ScaleSetFacts", "masked", "report"]
+__all__ = ["QUESTIONS", "Findings", "NodeAnswer", "Question", "ScaleSetFacts", "masked", "report"]
 
 _REHEARSAL = "RankliftRehearsal"
 """``azEnvironment`` of a rehearsed node."""
 _GUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
+
+
+class _Imds(TypedDict):
+    cloud: str
+    image: str
+    tags: dict[str, str]
+
+
+class NodeAnswer(TypedDict, total=False):
+    """What :mod:`playbooks.nodes.first_day_probe` returned on a node, or ``error``. A text in the place of
+    anything else says why it is unknown."""
+
+    cloud_init_errors: list[str] | str
+    seconds_from_boot_to_ready: float | str
+    system_disk: dict[str, float] | str
+    rdma_ports: list[str] | str
+    ucx_devices: list[str] | str
+    gpus: list[str] | str
+    components: dict[str, str] | str
+    imds: _Imds | str
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +61,7 @@ class Findings:
     wanted: int
     """Nodes of the configuration."""
     scale_set: ScaleSetFacts
-    nodes: Mapping[str, Mapping[str, Any]]
-    """By node, what :mod:`playbooks.nodes.first_day_probe` returned there, or ``{"error": …}``."""
+    nodes: Mapping[str, NodeAnswer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +79,9 @@ def _tags(found: Findings) -> dict[str, Any]:
     """Return names alone: values may be anybody's."""
     told = {}
     for name, node in found.nodes.items():
-        imds = node.get("imds")
-        if not isinstance(imds, Mapping):
-            told[name] = f"{imds or node.get('error')}"
+        imds = _imds(node)
+        if imds is None:
+            told[name] = f"{node.get('imds') or node.get('error')}"
             continue
         differs = [key for key, value in found.scale_set.tags.items() if imds["tags"].get(key) != value]
         more = [key for key in imds["tags"] if key not in found.scale_set.tags]
@@ -71,6 +91,11 @@ def _tags(found: Findings) -> dict[str, Any]:
         "instances_without_latest_model": found.scale_set.older_model,
         "tags_of_nodes_and_scale_set": told,
     }
+
+
+def _imds(said: NodeAnswer) -> _Imds | None:
+    imds = said.get("imds")
+    return None if isinstance(imds, str) else imds
 
 
 def _allocation(found: Findings) -> dict[str, Any]:
@@ -84,7 +109,7 @@ def _allocation(found: Findings) -> dict[str, Any]:
 def _of_nodes(*names: str) -> Callable[[Findings], dict[str, Any]]:
     def answer(found: Findings) -> dict[str, Any]:
         return {
-            node: {name: said[name] for name in names if name in said} or said.get("error")
+            node: {name: value for name, value in said.items() if name in names} or said.get("error")
             for node, said in found.nodes.items()
         }
 
@@ -94,8 +119,8 @@ def _of_nodes(*names: str) -> Callable[[Findings], dict[str, Any]]:
 def _images(found: Findings) -> dict[str, Any]:
     answers = _of_nodes("cloud_init_errors", "system_disk", "components", "gpus")(found)
     for node, said in found.nodes.items():
-        if isinstance(said.get("imds"), Mapping):
-            answers[node]["image"] = said["imds"]["image"]
+        if (imds := _imds(said)) is not None:
+            answers[node]["image"] = imds["image"]
     return answers
 
 
@@ -149,7 +174,7 @@ def masked(value: Any) -> Any:
 
 def report(found: Findings, made: str) -> dict[str, Any]:
     """Return the report; ``made`` is the time."""
-    clouds = {said["imds"]["cloud"] for said in found.nodes.values() if isinstance(said.get("imds"), Mapping)}
+    clouds = {imds["cloud"] for said in found.nodes.values() if (imds := _imds(said)) is not None}
     where = "rehearsal" if _REHEARSAL in clouds else " and ".join(sorted(clouds)) or "unknown"
     answers = {
         one.name: {"question": one.text, "answer": one.answer(found), "by_hand": one.by_hand}

@@ -93,9 +93,9 @@ def _output(*argv: str) -> str:
     return done.stdout.decode("utf-8", "replace")
 
 
-def _components() -> dict[str, Any]:
-    read: dict[str, Any] = json.loads(Path("/opt/azurehpc/component_versions.txt").read_text("utf-8"))
-    return read
+def _components() -> dict[str, str]:
+    versions = json.loads(Path("/opt/azurehpc/component_versions.txt").read_text("utf-8"))
+    return {name: str(version) for name, version in versions.items()}
 
 
 def _imds() -> dict[str, Any]:

@@ -133,7 +133,8 @@ def _exactly(lines: Sequence[Line], width: int, height: int) -> tuple[Line, ...]
 def _wrapped(text: str, style: Style, room: tuple[int, int]) -> list[Line]:
     """Return a text in lines of a width, at most as many as there is room for; ``fab job`` has all of it."""
     width, most = room
-    made = textwrap.wrap(for_terminal(text), max(2, width), max_lines=most, placeholder=" …")
+    text = for_terminal(text[: width * (most + 1)])  # tabs of megabytes take seconds
+    made = textwrap.wrap(text, max(2, width), max_lines=most, placeholder=" …")
     return [((line, style),) for line in made]
 
 

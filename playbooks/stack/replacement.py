@@ -243,19 +243,23 @@ def _freed(
     from playbooks.stack.removal import holder_name, kept_free
 
     holder, limit = holder_name(f"fab replace {sick.instance_id}"), seconds_left(deadline)
+    given_up: set[str] = set()
     with kept_free(stack, inventory, [sick], holder, limit):
-        if not _free(stack, inventory, sick, cancel_jobs, holder):
+        if not _free(stack, inventory, sick, cancel_jobs, holder, left=given_up):
             yield
             return
         with kept_free(stack, inventory, [sick], holder, limit):  # the slots that those jobs had
-            _free(stack, inventory, sick, False, holder)
+            _free(stack, inventory, sick, False, holder, left=given_up)
             yield
 
 
-def _free(stack: Stack, inventory: Inventory, sick: Node, cancel_jobs: bool, holder: str) -> bool:
+def _free(
+    stack: Stack, inventory: Inventory, sick: Node, cancel_jobs: bool, holder: str, *, left: set[str]
+) -> bool:
     """Cancel jobs on the node if wanted; return whether there were any. Raises RetryError naming them.
 
-    Where there are none, reports what ended jobs lose with it.
+    A holder of slots that no head knows cancels nothing: the node alone says that it is a job. It is added to
+    ``left``, and is in the way no more. Where there are none, reports what ended jobs lose with it.
     """
     from infra.scale_plan import Use, in_the_way
     from playbooks.nodes.busy import uses
@@ -271,14 +275,21 @@ def _free(stack: Stack, inventory: Inventory, sick: Node, cancel_jobs: bool, hol
         from playbooks.jobs.cancel import cancel_job, format_cancelled
 
         for job in use.jobs:
-            output.progress(format_cancelled(cancel_job(stack, inventory, job, None)))
+            if job in use.held:
+                output.progress(
+                    f"{sick.name}: {job} holds slots, and no head has it there: it is not cancelled"
+                )
+                left.add(job)
+            else:
+                output.progress(format_cancelled(cancel_job(stack, inventory, job, None)))
         return True
     # One silent node among others that answer is faulty; where all are silent it is rather the network.
     silent_alone = bool(use.unknown) and any(not other.unknown for other in used.values())
-    if use.jobs or (use.unknown and not (silent_alone or cancel_jobs)):
+    jobs = tuple(one for one in use.jobs if not (one in left and one in use.held))
+    if jobs or (use.unknown and not (silent_alone or cancel_jobs)):
+        why = Use(jobs, unknown=use.unknown, held=use.held)
         raise RetryError(
-            f"{sick.name} is not replaced\n{in_the_way({sick.name: Use(use.jobs, unknown=use.unknown)})}\n"
-            "or give --cancel-jobs"
+            f"{sick.name} is not replaced\n{in_the_way({sick.name: why})}\nor give --cancel-jobs"
         )
     report_records([sick], used)
     return False

@@ -191,8 +191,11 @@ def test_a_rehearsed_stack_without_a_rehearsal_never_falls_through_to_azure(fold
         open_stack(folder, "rehearsal")
 
 
+ODD_TAGS = ["a: !!bool x", "a: !!float ''", "a: !!timestamp x", "? [a]\n: b", "a: !!int ''"]
+
+
 @pytest.mark.parametrize(
-    "text", ["config: " + "[" * 5000, f"config: {{ranklift:nodeCount: {'9' * 5000}}}", "\0"]
+    "text", ["config: " + "[" * 5000, f"config: {{ranklift:nodeCount: {'9' * 5000}}}", "\0", *ODD_TAGS]
 )
 def test_a_configuration_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "Pulumi.dev.yaml").write_text(text)

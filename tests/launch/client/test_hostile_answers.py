@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tracemalloc
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import IO, Any, cast
@@ -249,6 +250,15 @@ class TestLines:
                 stage_data(request, Head(MARK + text + b"\n"), NODES, "abc", lambda _: None)
             else:
                 made(Head(MARK + text + b"\n"))
+
+    def test_of_answers_without_end_the_last_one_alone_is_kept(self) -> None:
+        head = lines(*[MADE] * 10_000)
+        tracemalloc.start()
+        try:
+            made(head)
+            assert tracemalloc.get_traced_memory()[1] < 4 << 20
+        finally:
+            tracemalloc.stop()
 
     def test_a_line_without_end_is_refused_at_16_mib(self) -> None:
         head = Head(MARK + b"x" * (17 << 20))

@@ -156,6 +156,19 @@ def test_what_is_not_json_is_malformed(text: str) -> None:
         parse(text.encode("latin-1"))
 
 
+@pytest.mark.parametrize("value", ["[]", '{"":1}', "[[[]]]"])
+def test_a_text_of_more_than_four_million_values_is_refused_before_it_takes_memory(value: str) -> None:
+    text = "[" + f"{value}," * (4 << 20) + "1]"
+    tracemalloc.start()
+    try:
+        for data in (text, text.encode()):
+            with pytest.raises(Malformed, match="holds more than 4194304 values"):
+                parse(data)
+        assert tracemalloc.get_traced_memory()[1] < 2 * len(text)
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize("kind", ANSWERS, ids=lambda kind: getattr(kind, "__name__", str(kind))[:40])
 @given(value=VALUES)
 def test_any_value_is_of_the_type_or_malformed(kind: Any, value: object) -> None:

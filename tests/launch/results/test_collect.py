@@ -104,6 +104,18 @@ class TestWhatComes:
             path for path in tmp_path.rglob("*") if path.is_file() and b"s3cret" in path.read_bytes()
         ] == []
 
+    def test_a_list_of_files_without_end_is_refused(self, tmp_path: Path) -> None:
+        results = Results(tmp_path, "t-1")
+        fetch = NodeFetch(HEAD, results, Progress(lambda _: None), {})
+        piece = frames.frame(remote.ENTRIES, json.dumps([["f", "x" * 2**20, 1, 1]] * 50).encode())
+        try:
+            with pytest.raises(frames.ProtocolError, match="a list of files of more than 256 MiB"):
+                for _ in range(6):
+                    fetch.take(piece)
+        finally:
+            fetch.close()
+            results.close(complete=True)
+
     @pytest.mark.parametrize("more", [1, 100_000])
     def test_no_more_of_a_file_than_was_announced(self, tmp_path: Path, more: int) -> None:
         with pytest.raises(GiveUpError, match=rf"^{HEAD}: it sent more of logs/rank-0.log than the size"):

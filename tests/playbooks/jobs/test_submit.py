@@ -18,7 +18,7 @@ from invoke.exceptions import Exit
 from infra.inventory import Inventory
 from launch.client import submit
 from launch.client.events import StateChange
-from launch.errors import InputError, ManyNodesError, MissingTool, NodeUnreachable, NotPushed
+from launch.errors import GiveUpError, InputError, ManyNodesError, MissingTool, NodeUnreachable, NotPushed
 from launch.host import Completed
 from launch.remote.base.phase_records import Phase
 from playbooks.cli import output
@@ -78,10 +78,12 @@ class Desk:
         handling = Handling(detach, json=False, dry_run=False)
         hand_over(self.stack, self.inventory, self.inventory.nodes, PLANNED, LOAD, handling)
 
-    def head_has(self, answer: bytes | Exception) -> None:
-        def run(*_: object, **__: object) -> Completed:
+    def head_has(self, answer: bytes | Exception, *, others: bytes = b"") -> None:
+        def run(host: connection.SshHost, *_: object, **__: object) -> Completed:
             if isinstance(answer, Exception):
                 raise answer
+            if host.name != "node000000":
+                return Completed(0 if others else 1, others, b"")
             return Completed(0 if answer else 1, answer, b"")
 
         self._monkeypatch.setattr(connection.SshHost, "run", run)
@@ -208,6 +210,16 @@ class TestCutShort:
     def test_of_a_silent_head_whoever_wants_the_job_will_hear(self, desk: Desk) -> None:
         desk.head_has(NodeUnreachable("node000000", "refused"))
         assert desk.find() == Place(desk.inventory.nodes[0], "abc")
+
+
+def test_a_job_that_two_nodes_claim_is_found_on_neither(desk: Desk) -> None:
+    plan = b'{"version": 1, "nodes": [], "remote": ".ranklift/remote/abc"}'
+    desk.head_has(plan, others=plan)
+    with pytest.raises(
+        GiveUpError, match=r"^job t-1 has a job.json on node\[000000,000003\], and a job has one"
+    ):
+        desk.find()
+    assert desk.note() is None
 
 
 @pytest.mark.parametrize("text", ["", '{"head": "node0', "[]", '{"head": "node000000"}'])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from collections.abc import Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +18,7 @@ from launch.code.node_code import remote_id
 from launch.errors import NodeUnreachable
 from launch.host import Completed
 from launch.remote.base import frames
-from playbooks.nodes.busy import COLLECTED, uses
+from playbooks.nodes.busy import ASK_DRAIN, COLLECTED, uses
 from playbooks.project import Stack
 from playbooks.ssh import connection
 from tests.launch.remote.sample_records import sample_state
@@ -46,7 +48,7 @@ class Double:
     def run(self, argv: Sequence[str], **_: object) -> Completed:
         if self._its is None:
             raise NodeUnreachable(self.name, "no route to host")
-        if argv[0] == "cat":
+        if argv[-1] == ASK_DRAIN:
             drain = self._its.get("drain", b"")
             return Completed(0 if drain else 1, drain, b"")
         if argv[0] == "sh" and COLLECTED in argv[2]:
@@ -105,16 +107,32 @@ def test_a_node_is_busy_for_its_head_its_slots_and_all_that_wait_for_it(
     assert found == {
         "node000000": Use(("running", "queued"), 2, ("ended",)),
         "node000001": Use(unknown="no route to host"),
-        "node000002": Use(("running", "queued", "other"), uncollected=("ended",)),
+        "node000002": Use(("running", "other", "queued"), uncollected=("ended",), held=("other",)),
         "node000003": Use(dead=True),
         "node000004": Use(uncollected=("other",)),
         "node000005": Use(("queued",), 1, ("other",)),
         "node000006": Use(),
         "node000007": Use(removal=OTHERS),
-        "node000008": Use(("running",), drain=DRAIN),
+        "node000008": Use(("running",), held=("running",), drain=DRAIN),
         "node000009": Use(uncollected=("ended",), drain=DRAIN),
     }
     idle = [name for name, use in found.items() if use.is_idle]
     assert idle == ["node000003", "node000004", "node000006", "node000009"]
     assert str(found["node000009"]) == f"it is {DRAIN}"
     assert str(found["node000007"]) == f"it is being removed by {OTHERS}"
+
+
+def test_of_a_drain_a_regular_file_is_read_and_never_a_pipe(tmp_path: Path) -> None:
+    def said() -> bytes:
+        return subprocess.run(
+            ["sh", "-c", ASK_DRAIN], cwd=tmp_path, capture_output=True, check=True, timeout=60
+        ).stdout
+
+    (tmp_path / ".ranklift").mkdir()
+    assert said() == b""
+    drained = tmp_path / ".ranklift/drained"
+    drained.write_text(DRAIN * 1000)
+    assert said() == (DRAIN * 1000).encode()[:4096]
+    drained.unlink()
+    os.mkfifo(drained)
+    assert said() == b""

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from playbooks.nodes import first_day_probe
-from playbooks.nodes.first_day import QUESTIONS, Findings, ScaleSetFacts, report
+from playbooks.nodes.first_day import QUESTIONS, Findings, NodeAnswer, ScaleSetFacts, report
 
 SUBSCRIPTION = "12345678-aaaa-4bbb-8ccc-1234567890ab"
 LIMITS = Path(__file__).parents[3] / "docs/rehearsal-limits.md"
 
 
-def node(cloud: str = "AzurePublicCloud", **tags: str) -> dict[str, Any]:
+def node(cloud: str = "AzurePublicCloud", **tags: str) -> NodeAnswer:
     return {
         "cloud_init_errors": [f"('x', OSError('/subscriptions/{SUBSCRIPTION}'))"],
         "system_disk": {"total_gib": 30.0, "free_gib": 4.5},
@@ -28,7 +28,7 @@ def node(cloud: str = "AzurePublicCloud", **tags: str) -> dict[str, Any]:
 
 def made(cloud: str = "AzurePublicCloud") -> dict[str, Any]:
     scale_set = ScaleSetFacts({"owner": "ada", "ttl": "5"}, "Manual", 4, ["Succeeded"] * 2 + ["Failed"], 1)
-    nodes = {
+    nodes: dict[str, NodeAnswer] = {
         "node000000": node(cloud, owner="ada", ttl="4"),
         "node000001": node(cloud, owner="ada", ttl="5", more="x"),
         "node000002": {"error": "no answer"},

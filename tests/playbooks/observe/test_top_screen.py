@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -223,6 +224,17 @@ def test_a_long_reason_takes_more_lines_up_to_a_fifth_of_the_screen(state: State
     cut = text(shown(samples(4, state=job_state(4, state, reason=long)), (80, 24)))
     assert sum("word" in line for line in cut.splitlines()) == 4
     assert " …" in cut
+
+
+def test_a_reason_of_megabytes_takes_no_more_than_what_is_shown_of_it() -> None:
+    made = samples(4, state=job_state(4, "RUNNING", reason="\ta" * 500_000))
+    shown(made, (80, 24))
+    tracemalloc.start()
+    try:
+        shown(made, (80, 24))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_nothing_that_a_node_sends_commands_the_terminal() -> None:

@@ -45,6 +45,8 @@ class Cluster:
         self.is_locked = False
         self.jobs: list[tuple[str, ...]] = []
         """On node 1, whenever it is asked."""
+        self.alone: tuple[str, ...] = ()
+        """Of them, those that the node's slots alone name."""
         self.uncollected: tuple[str, ...] = ()
         """Of jobs that have ended, on node 1."""
         self.kept: set[str] = set()
@@ -79,7 +81,8 @@ class Cluster:
         jobs = {"node000001": self.jobs.pop(0) if self.jobs else ()}
         left = {"node000001": self.uncollected}
         return {
-            one.name: Use(jobs.get(one.name, ()), uncollected=left.get(one.name, ())) for one in found.nodes
+            one.name: Use(jobs.get(one.name, ()), uncollected=left.get(one.name, ()), held=self.alone)
+            for one in found.nodes
         }
 
     def ended(self, _: Stack, __: Inventory, job: str, ___: object) -> str:
@@ -163,6 +166,29 @@ def test_jobs_that_are_ended_leave_no_room_for_others(cluster: Cluster) -> None:
     cluster.jobs = [("train-1",), ()]
     cluster.replace("1", cancel_jobs=True)
     assert cluster.done == ["end train-1", "delete 1", "update", "make beside 2", "wait"]
+
+
+def test_a_holder_of_slots_that_no_head_knows_is_not_cancelled_and_does_not_keep_its_node(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.alone = ("of-others", "a b")
+    cluster.jobs = [("train-1", *cluster.alone), cluster.alone]
+    cluster.replace("1", cancel_jobs=True)
+    assert cluster.done == ["end train-1", "delete 1", "update", "make beside 2", "wait"]
+    said = capsys.readouterr().err
+    assert "node000001: of-others holds slots, and no head has it there: it is not cancelled" in said
+
+
+def test_without_cancel_jobs_such_a_holder_is_in_the_way(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.alone, cluster.jobs = ("a b",), [("a b",)]
+    with pytest.raises(Exit):
+        cluster.replace("1")
+    said = capsys.readouterr().err
+    assert "it has a b" in said
+    assert "fab wait" not in said
+    assert cluster.done == []
 
 
 def test_a_job_that_comes_before_the_slots_are_held_again_is_not_ended(cluster: Cluster) -> None:
