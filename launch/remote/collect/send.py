@@ -22,6 +22,7 @@ from typing import Any
 from launch.remote.base import frames, job_dir, timing
 from launch.remote.base.files import file_in_memory
 from launch.remote.base.payloads import FileEnd, FileRequest, FileStart, Listed
+from launch.remote.node import work_dir
 
 __all__ = ["BEAT", "DATA", "END", "ENTRIES", "LISTED", "PLAN", "RECORDS", "START", "TREES", "files", "send"]
 
@@ -83,7 +84,7 @@ def _entries(base: bytes) -> Iterator[Listed]:
         else:
             yield "f", name, size, _mtime(info)
     for tree in TREES:
-        if os.path.isdir(os.path.join(base, tree.encode())):
+        if os.path.lexists(os.path.join(base, tree.encode())):
             yield from _walk(base, tree.encode())
 
 
@@ -98,6 +99,7 @@ def _plan(path: bytes) -> bytes:
 
 
 def _walk(base: bytes, top: bytes) -> Iterator[Listed]:
+    is_copy = work_dir.copies_in(os.fsdecode(base))
     left = [top]
     while left:
         folder = left.pop()
@@ -117,6 +119,8 @@ def _walk(base: bytes, top: bytes) -> Iterator[Listed]:
                 info = os.lstat(os.path.join(base, path))
                 if stat.S_ISDIR(info.st_mode):
                     folders.append(path)
+                elif is_copy("/" + os.fsdecode(path), info):
+                    continue  # part of the pushed code
                 elif stat.S_ISREG(info.st_mode):
                     yield "f", _text(path), info.st_size, _mtime(info)
                 elif stat.S_ISLNK(info.st_mode):
@@ -136,7 +140,10 @@ def _target(base: bytes, path: bytes) -> bytes:
     if not target.startswith(b"/"):
         return target
     whole = os.path.normpath(target)
+    outputs = b"/" + work_dir.OUTPUTS.encode() + b"/"
     for root in (base, os.path.realpath(base)):
+        if whole.startswith(root + outputs):
+            whole = root + b"/outputs/" + whole[len(root + outputs) :]
         if whole.startswith(root + b"/"):
             return os.path.relpath(whole, os.path.dirname(os.path.join(root, path)))
     return target

@@ -163,6 +163,7 @@ class Runner(Loop):
         folder = prepare_folder(spec)
         held += hold_stored(spec)
         self._work = work_dir.make(folder, spec["snapshot"], self._keep_alive)
+        work_dir.make_outputs(folder, spec["outputs"])
         if spec["identity"]:
             from launch.remote.node.identity_grant import verify  # few jobs use it
 
