@@ -138,6 +138,7 @@ def job(context: Context, job: str, stack: str | None = None, json: bool = False
     """
     from launch.client.query import show_job
     from playbooks.jobs.handle import choose_job
+    from playbooks.jobs.printer import left_by, left_lines
     from playbooks.observe.job_facts import add_samples
     from playbooks.ssh.connection import Cluster
 
@@ -150,6 +151,7 @@ def job(context: Context, job: str, stack: str | None = None, json: bool = False
         try:
             report = show_job(name, host, remote=place.remote)
             facts = None if json else add_samples(report, host, place.remote)
+            left, unknown = left_by(report.state, inventory, cluster, place.remote)
         except NodeUnreachable as error:
             raise NodeUnreachable(
                 error.node,
@@ -158,9 +160,10 @@ def job(context: Context, job: str, stack: str | None = None, json: bool = False
                 "runs there",
             ) from None
     if facts is None:
-        output.as_json(report)
+        output.as_json({**output.plain(report), "left": left, "left_unknown": unknown})
     else:
         from launch.report.summary import summary
         from playbooks.jobs.tables import job_text
 
-        output.result((job_text(report) + summary(facts)).rstrip("\n"))
+        text = job_text(report) + summary(facts)
+        output.result("\n".join([text.rstrip("\n"), *left_lines(name, left, unknown)]))

@@ -31,14 +31,15 @@ if TYPE_CHECKING:
 
     from launch.remote.node.snapshot_check import Pushed
 
-__all__ = ["NAME", "OUTPUTS", "clear", "copies_in", "make", "make_outputs"]
+__all__ = ["NAME", "OUTPUTS", "UNFINISHED", "clear", "copies_in", "make", "make_outputs"]
 
 NAME = "work"
 """Name of the working folder in the job's folder on a node."""
 _OUTPUTS = "outputs"
 OUTPUTS = f"{NAME}/{_OUTPUTS}"
 """Path of the job's outputs in its folder, where the link ``outputs`` leads to them."""
-_UNFINISHED = ".new"
+UNFINISHED = ".new"
+"""What its name ends with until it is whole."""
 _COPIED = "copied"
 _STARTED = "exits.jsonl"
 """File that is in the job's folder once ranks were started on the node."""
@@ -106,18 +107,18 @@ def make(folder: str, snapshot: str, keep_alive: Callable[[int], object]) -> int
         if held is not None:
             return held
         try:  # noqa: SIM105  contextlib costs each rank its import
-            os.mkdir(work + _UNFINISHED, 0o700)
+            os.mkdir(work + UNFINISHED, 0o700)
         except FileExistsError:
             pass  # another runner is copying, or was killed while it copied
-        making = _lock(work + _UNFINISHED, fcntl.LOCK_EX, keep_alive)
+        making = _lock(work + UNFINISHED, fcntl.LOCK_EX, keep_alive)
         if making is None:
             continue
         try:
             if not os.path.isdir(work):
-                _remove(work + _UNFINISHED, is_kept=True)
+                _remove(work + UNFINISHED, is_kept=True)
                 _copy(snapshot, folder, keep_alive)
             else:
-                os.rmdir(work + _UNFINISHED)
+                os.rmdir(work + UNFINISHED)
         finally:
             os.close(making)
 
@@ -181,7 +182,7 @@ def _is_still(path: str, fd: int) -> bool:
 def _copy(snapshot: str, folder: str, keep_alive: Callable[[int], object]) -> None:
     """Fill the empty new folder and rename it to its final name, or remove it and raise Unfit."""
     work = f"{folder}/{NAME}"
-    new = work + _UNFINISHED
+    new = work + UNFINISHED
     tree: _Tree | None = None
     try:
         if snapshot:
@@ -235,7 +236,7 @@ def _shares_blocks(tree: _Tree, folder: str) -> bool:
     largest = max(tree.files, key=lambda one: one[1].st_size, default=None)
     if largest is None:
         return False
-    probe = f"{folder}/{NAME}{_UNFINISHED}/.probe"
+    probe = f"{folder}/{NAME}{UNFINISHED}/.probe"
     try:
         with open(tree.root + largest[0], "rb", buffering=0) as source, _created(probe) as target:
             os.unlink(probe)
@@ -316,7 +317,7 @@ def clear(folder: str) -> None:
         whole = _find(folder, inodes.get("")) or work
     except OSError:
         return
-    for path, is_whole in ((whole, True), (work + _UNFINISHED, False)):
+    for path, is_whole in ((whole, True), (work + UNFINISHED, False)):
         try:
             fd = _open(path, os.O_NOFOLLOW)
         except OSError:
