@@ -124,9 +124,12 @@ class Busy(TypedDict):
 
 
 class Done(TypedDict):
-    """Frame DONE, with the pids that even SIGKILL did not end."""
+    """Frame DONE."""
 
     left: list[int]
+    """Pids that even SIGKILL did not end."""
+    ended: list[tuple[str, int]]
+    """Programs that outlived ranks which ended well, and the job's grace: name and number of processes."""
 
 
 class EvictionNotice(TypedDict):
