@@ -199,7 +199,7 @@ ARROWS: dict[str, set[str]] = {
     "launch.remote.base": set(),
     "launch.remote.data": {
         *("launch.remote.agent.identity_token", "launch.remote.base", "launch.remote.store"),
-        "launch.remote.node.slots",
+        *("launch.remote.node.slots", "launch.remote.node.work_dir"),
     },
     "launch.remote.environment": {
         *("launch.remote.agent.identity_token", "launch.remote.base", "launch.remote.environment.conda"),
@@ -231,7 +231,9 @@ ARROWS: dict[str, set[str]] = {
     },
     "launch.remote.probe": {"launch.remote.base", "launch.remote.log", "launch.remote.mpi"},
     "launch.remote.node.runtimes": {"launch.remote.base", "launch.remote.mpi", "launch.remote.node"},
-    "launch.remote.collect": {"launch.remote.base", "launch.remote.head.runners.node_command"},
+    "launch.remote.collect": {
+        *("launch.remote.base", "launch.remote.head.runners.node_command", "launch.remote.node.work_dir"),
+    },
     **{f"launch.remote.{room}": {"launch.remote.base"} for room in ("agent", "health", "log", "mpi")},
     "launch.remote.store": {"launch.remote.base", "launch.remote.node.slots"},
 }

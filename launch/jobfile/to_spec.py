@@ -11,6 +11,7 @@ from typing import Literal
 
 from launch.environment.environment_spec import Environment
 from launch.errors import InputError
+from launch.job.rank_env import job_paths
 from launch.job.spec import GRACE_S, HEALTH, JobSpec
 from launch.jobfile.environment_reference import NamedEnvironment
 from launch.jobfile.interpolation import filled, values_of
@@ -136,7 +137,8 @@ def make(
     """
     flags = flags or Flags()
     command = job.places["command"]
-    known = values_of(job, pushed.paths, f"{home}/.ranklift/jobs/{identifier}/outputs")
+    outputs = job_paths(f"{home}/.ranklift/jobs/{identifier}")["RANKLIFT_OUTPUT_DIR"]
+    known = values_of(job, pushed.paths, outputs)
     line = filled(job.command, known, command)
     _check_script(job, line, pushed)
     kind = job.distribution.kind if job.distribution else WITHOUT_DISTRIBUTION

@@ -156,6 +156,7 @@ def job(
     """
     from launch.client.query import show_job, tag_job
     from playbooks.jobs.handle import choose_job
+    from playbooks.jobs.printer import left_by, left_lines
     from playbooks.observe.job_facts import add_samples, readable
     from playbooks.ssh.connection import Cluster
 
@@ -173,6 +174,7 @@ def job(
                 report = show_job(name, host, remote=place.remote)
             with readable(f"job {name}"):
                 facts = None if json else add_samples(report, host, place.remote)
+            left, unknown = left_by(report.state, inventory, cluster, place.remote)
         except NodeUnreachable as error:
             raise NodeUnreachable(
                 error.node,
@@ -181,11 +183,11 @@ def job(
                 "runs there",
             ) from None
     if facts is None:
-        output.as_json(report)
+        output.as_json({**output.plain(report), "left": left, "left_unknown": unknown})
     else:
         from launch.report.summary import summary
         from playbooks.jobs.tables import job_text
 
         with readable(f"job {name}"):
             text = job_text(report) + summary(facts)
-        output.result(text.rstrip("\n"))
+        output.result("\n".join([text.rstrip("\n"), *left_lines(name, left, unknown)]))

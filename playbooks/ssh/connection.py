@@ -160,16 +160,23 @@ class SshHost:
 
         return replace(self.stream(command, keep, stdin=stdin, timeout=timeout), stdout=bytes(answer))
 
-    def run_tail(self, line: str, *, stdin: int | None = None, timeout: float | None = None) -> Completed:
+    def run_tail(
+        self,
+        line: str,
+        *,
+        stdin: int | None = None,
+        timeout: float | None = None,
+        on_stdout: Callable[[bytes], object] | None = None,
+    ) -> Completed:
         """Run a line as :meth:`run` does, but keep only the end of either stream, for output to print.
 
-        Keeps :data:`~playbooks.ssh.exchange.KEPT_BYTES`; the result has the number of bytes before.
+        Keeps :data:`~playbooks.ssh.exchange.KEPT_BYTES`; the result has the number of bytes before. With
+        ``on_stdout`` all of stdout goes there instead.
         """
         tail = Tail()
+        take = on_stdout or tail.add
         try:
-            completed = self.stream(
-                line, tail.add, stdin=stdin, timeout=timeout, on_start=self.command.on_start
-            )
+            completed = self.stream(line, take, stdin=stdin, timeout=timeout, on_start=self.command.on_start)
         finally:
             self.command.on_end()
         stdout = tail.end()

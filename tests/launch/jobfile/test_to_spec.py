@@ -50,7 +50,7 @@ def test_names_are_replaced_as_text_and_nothing_is_quoted(tmp_path: Path) -> Non
         "environment_variables: {OUT: '${{outputs.model}}/x'}\n",
         paths={"table": "/data/table.csv"},
     ).spec
-    out = f"{HOME}/.ranklift/jobs/digits-20260301-090507-0f3a/outputs/model"
+    out = f"{HOME}/.ranklift/jobs/digits-20260301-090507-0f3a/work/outputs/model"
     assert job.command == (f"python train.py --a \"b c\" $HOME --in /data/table.csv --out '{out}'",)
     assert job.shell
     assert job.env == {"OUT": f"{out}/x"}
