@@ -7,8 +7,8 @@ import sys
 
 from launch.remote.base import timing
 from launch.remote.health.sysfs import has_nvidia_driver
+from launch.remote.lines.line_patterns import LineReader, PatternSearch
 from launch.remote.sample.gpu_stats import GpuFeed
-from launch.remote.sample.line_patterns import LineReader, PatternSearch
 from launch.remote.sample.node_stats import NodeStats
 from launch.remote.sample.process_stats import ProcessStats
 
