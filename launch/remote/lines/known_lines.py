@@ -73,9 +73,10 @@ _GLUE = "-_./@:+*\\^&"
 """What makes a number part of the word in front of it: ``top-1``, ``/data/10``."""
 _BREAK = re.compile(r"([^\w\s./@%#-]+|[\t\n]+|(?:^|(?<=\s))-+(?=\s|$)|\.(?=\s))")
 _CELL = re.compile(r"\s*[\t|,]\s*")
-_OPENING = re.compile(r"(?:[\"'~\s#]|(?<![\w.])[\w.]{0,40}(?:tensor|array|float\d{0,3})\()+$", re.IGNORECASE)
+_OPENING = re.compile(r"(?:[\"'~≈\s#]|(?<![\w.])[\w.]{0,40}(?:tensor|array|float\d{0,3})\()+$", re.IGNORECASE)
 _BINDING = re.compile(r"[\"'\s]*(?::|=|->|=>)[\"'\s]*$")
 _INNER = re.compile(r"\s*[(\[]([^()\[\]]{0,40})[)\]][\"'\s]*$")
+_UNIT_IN_BRACKETS = re.compile(r"\s{0,3}[(\[]([^()\[\]]{1,40})[)\]]")
 _LOGGED = re.compile(r'"key": "([^"]{1,64})", "value": $')
 """A number of MLPerf's log has the value of another key as its name."""
 
@@ -309,6 +310,9 @@ def _gap(text: str) -> _Gap:
         return _Gap(is_fraction=True)
     if len(text) == 1 and text in _JOINTS:
         return _Gap(is_joint=True)
+    inner = _UNIT_IN_BRACKETS.match(text)
+    if inner and first_unit(inner[1]) == inner[1]:  # ``1000 (img/s)``
+        text = f" {inner[1]}|{text[inner.end() :]}"
     unit = first_unit(text) if text[:1].isalpha() else ""
     attached = unit or _matched(_ATTACHED, text)
     after = name_after(unit) if unit else None

@@ -47,7 +47,7 @@ _RATE = (
     rf"(?:s|secs?|seconds?)(?:{_PER_DEVICE}|(?!\w))"
 )
 _RATE_FIRST = re.compile(rf"{_RATE}(?![\w/])")
-_RATE_LAST = re.compile(rf"(?:^|[\s/.]){_RATE}$")
+_RATE_LAST = re.compile(rf"(?:^|[\s/.]){_RATE}(?:\s+(?:total|avg|average|mean|overall|global|current))?$")
 _RATE_ON = re.compile(rf"(?:^|[\s/.]){_RATE}\s+on$")
 _DEVICES = re.compile(rf"{_DEVICE}(?:\s+s)?$")
 _OF_RANK = re.compile(rf"{_PER_DEVICE}|(?:^|[\s_-])per[_-]{_DEVICE}|/{_DEVICE}/")
@@ -72,6 +72,7 @@ _BATCH = re.compile(r"(?:^|\s)batch$")
 _NO_COUNT = re.compile(
     r"(?<![a-z])(?:per|total|max|maximum|min|num|number|warmup|warm-up|accumulation|save|log|logging|"
     r"inference|optimization|for|skipped|nan|each|every|last|best|time|next|until)$"
+    r"|(?<!train)(?<!trainer)(?<!training)(?<!global)/$"
 )
 """What stands before ``step`` or ``epoch`` where the number is not that of the current one."""
 _SPEED = re.compile(r"(?:^|[\s/._])(?:throughput|speed|rate|perf|performance|ips|fps)$")
