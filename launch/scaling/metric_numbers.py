@@ -10,7 +10,7 @@ from typing import Literal
 
 from launch.numbers import counted
 from launch.remote.lines.known_lines import LONGEST, read_line
-from launch.remote.lines.line_patterns import line_form, number_text, plain_text
+from launch.remote.lines.line_patterns import MOST_FORMS, SHOWN, line_form, number_text, plain_text
 
 __all__ = [
     "NO_FIGURE",
@@ -34,10 +34,6 @@ _MOST_FIGURES = 10_000
 """Figures of one rank that are kept; a rank that prints ten a second prints them for a quarter of an hour."""
 _LONGEST_LINE = 4096
 """Bytes of a line that a pattern is searched in."""
-_MOST_FORMS = 4
-"""Forms of lines that are kept of a run: who prints more has a pattern that finds too much."""
-_SHOWN = 400
-"""Characters of a line that are kept."""
 NO_FIGURE = "no rank printed a figure; try the pattern with `fab logs JOB --grep`"
 _OF_ONE = re.compile(r"(?:\bper |/)(?:GPU|CPU|rank|worker|device|replica|process)\b", re.IGNORECASE)
 """What stands beside the figure of one rank: Horovod's benchmark prints ``Iter #0: 331.2 img/sec per GPU``
@@ -101,8 +97,8 @@ class _Lines:
         known = self.sources.get(form)
         if known is not None:
             self.sources[form] = replace(known, count=known.count + 1)
-        elif len(self.sources) < _MOST_FORMS:
-            self.sources[form] = SourceLine(value, text[:_SHOWN], 1)
+        elif len(self.sources) < MOST_FORMS:
+            self.sources[form] = SourceLine(value, text.strip()[:SHOWN], 1)
 
 
 @dataclass(slots=True)
@@ -111,9 +107,11 @@ class MetricReader:
 
     pattern: re.Pattern[str] | None
     """None for the throughput that common frameworks print."""
+    _rank: _Lines = field(default_factory=_Lines)
+    """Lines of common frameworks that say that their figure is of one rank."""
     _lines: _Lines = field(default_factory=_Lines)
     _totals: _Lines = field(default_factory=_Lines)
-    """Lines that say that their figure is of all ranks."""
+    """Lines of common frameworks that say that their figure is of all ranks."""
 
     def feed(self, rank: int, line: bytes) -> float | None:
         """Return the figure in a rank's line, None where there is none that is finite and above 0."""
@@ -121,7 +119,8 @@ class MetricReader:
         value = float(number_text(number) or "nan")
         if not value > 0:
             return None
-        (self._totals if of == "job" else self._lines).add(rank, value, text, of_one=of == "rank")
+        lines = self._totals if of == "job" else self._rank if of and not self.pattern else self._lines
+        lines.add(rank, value, text, of_one=of == "rank")
         return value
 
     def _search(self, line: bytes) -> tuple[str, str, str]:
@@ -137,8 +136,9 @@ class MetricReader:
         return text, found[found.lastindex], "rank" if _OF_ONE.search(text) else ""
 
     def figures(self, ranks: int) -> Figures:
-        """Return what the job's ``ranks`` have printed; totals only where there is nothing else."""
-        lines = self._lines if self._lines.by_rank else self._totals
+        """Return what the job's ``ranks`` have printed: figures of one rank each; else those that do not say
+        whose they are; else totals."""
+        lines = next((one for one in (self._rank, self._lines) if one.by_rank), self._totals)
         by_rank = {rank: tuple(lines.by_rank[rank]) for rank in sorted(lines.by_rank)}
         sources = tuple(lines.sources.values())
         return Figures(

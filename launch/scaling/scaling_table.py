@@ -57,7 +57,7 @@ def _last(study: Study, point: Point, points: Sequence[Point]) -> str:
 def sources(study: Study) -> list[str]:
     """Return the lines that figures were read from, one of each form, with its figure."""
     return [
-        f"{one.figure:g} in {counted(one.count, 'line')} like: {for_terminal(one.line.strip(), lines=False)}"
+        f"{one.figure:g} in {counted(one.count, 'line')} like: {for_terminal(one.line, lines=False)}"
         for one in source_lines(run.figures for run in study.runs)
     ]
 

@@ -16,10 +16,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["SEARCH_S", "LineReader", "PatternSearch", "line_form", "number_text", "plain_text"]
+__all__ = [
+    "MOST_FORMS",
+    "SEARCH_S",
+    "SHOWN",
+    "LineReader",
+    "PatternSearch",
+    "line_form",
+    "number_text",
+    "plain_text",
+]
 
 SEARCH_S = 0.05
 """Processor time that the lines of one sample may take. What is left of it goes to known metrics."""
+MOST_FORMS = 3
+"""Forms of lines of which one is kept for each metric: who prints more has a pattern that finds too much."""
+SHOWN = 400
+"""Characters of such a line that are kept."""
 _VIRTUAL_ALARM = 26
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])|\x08")
 _LINE_ENDS = re.compile(rb"[\r\n]")
@@ -129,6 +142,8 @@ class PatternSearch:
                 self._patterns[name] = re.compile(text)
             except (re.error, RecursionError, OverflowError) as error:
                 warn(f"metric {name}: this node's Python does not take its pattern: {error}")
+        self._forms: dict[str, set[str]] = {}
+        self._new_lines: dict[int, dict[str, str]] = {}
         self._searched = ""
         _signal.signal(_VIRTUAL_ALARM, _raise_too_long)
 
@@ -139,7 +154,7 @@ class PatternSearch:
             _signal.setitimer(_signal.ITIMER_VIRTUAL, SEARCH_S)
             try:
                 for rank, its in lines.items():
-                    self._search_lines(its, found[rank])
+                    self._search_lines(rank, its, found[rank])
                 self._searched = ""
                 for rank, its in lines.items():
                     self._read_lines(rank, its, found[rank])
@@ -153,6 +168,16 @@ class PatternSearch:
                 )
         return found
 
+    def take_lines(self, rank: int) -> dict[str, str]:
+        """Return by metric the lines of a new form that numbers of a rank are from, since the last call."""
+        return self._new_lines.pop(rank, {})
+
+    def _note(self, rank: int, name: str, line: str) -> None:
+        forms = self._forms.setdefault(name, set())
+        if len(forms) < MOST_FORMS and line_form(line) not in forms:
+            forms.add(line_form(line))
+            self._new_lines.setdefault(rank, {})[name] = line.strip()[:SHOWN]
+
     def _read_lines(self, rank: int, lines: list[str], found: dict[str, str]) -> None:
         missing = dict(self._known)
         for line in reversed(lines):
@@ -161,14 +186,16 @@ class PatternSearch:
                 continue
             for name, reading in read_line(line).items():
                 value = number_text(reading.text) if name in missing else ""
-                if not value or (reading.of == "job" and rank in self._printed_own):
+                is_own = name != "samples_per_s" or reading.of == "rank"
+                if not value or (not is_own and rank in self._printed_own):
                     continue
                 if reading.of == "rank":
                     self._printed_own.add(rank)
                 found[name] = value
                 del missing[name]
+                self._note(rank, name, line)
 
-    def _search_lines(self, lines: list[str], found: dict[str, str]) -> None:
+    def _search_lines(self, rank: int, lines: list[str], found: dict[str, str]) -> None:
         for name, pattern in self._patterns.items():
             self._searched = name
             for line in reversed(lines):
@@ -176,6 +203,7 @@ class PatternSearch:
                 value = "" if match is None else number_text(match.group(1) or "")
                 if value:
                     found[name] = value
+                    self._note(rank, name, line)
                     break
 
 

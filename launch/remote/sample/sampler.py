@@ -55,6 +55,7 @@ class Sampler:
                 "memory": figures[rank][1],
                 "silent_ms": max(0, int(1000 * (now - output.last))),
                 "metrics": metrics.get(rank, {}),
+                "lines": self._search.take_lines(rank),
             }
             for rank, output in outputs.items()
         ]
@@ -83,6 +84,7 @@ class Sampler:
             "memory": 0,
             "silent_ms": silent_ms,
             "metrics": found,
+            "lines": self._search.take_lines(rank),
         }
         return {"node": [], "ranks": [ended]}
 

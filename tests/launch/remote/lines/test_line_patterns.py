@@ -85,7 +85,25 @@ def test_a_total_of_all_ranks_does_not_follow_a_ranks_own_throughput() -> None:
     total = "Total img/sec on 8 GPU(s): 962.4 +-16.8"
     assert patterns.search({0: [total]}) == {0: {"samples_per_s": "962.4"}}
     assert patterns.search({0: ["Iter #9: 120.3 img/sec per GPU"]})[0]["samples_per_s"] == "120.3"
+    assert patterns.search({0: ['{"img_per_s": 962.4, "nodes": 2}']}) == {0: {}}
     assert patterns.search({0: [total], 1: [total]}) == {0: {}, 1: {"samples_per_s": "962.4"}}
+
+
+def test_the_first_line_of_each_form_is_kept_with_each_metric() -> None:
+    patterns = PatternSearch({"psnr": r"PSNR: (\S+)"}, lambda _: None)
+    patterns.search({0: ["step 1 loss 0.5", "PSNR: 31.5"], 1: ["step 1 loss 0.25"]})
+    assert patterns.take_lines(0) == {
+        "step": "step 1 loss 0.5",
+        "loss": "step 1 loss 0.5",
+        "psnr": "PSNR: 31.5",
+    }
+    assert (patterns.take_lines(0), patterns.take_lines(1)) == ({}, {})
+    patterns.search({0: ["step 2 loss 0.125"], 1: [f"validated; loss 3 {'x' * 1000}"]})
+    assert patterns.take_lines(0) == {}
+    assert [len(line) for line in patterns.take_lines(1).values()] == [400]
+    for letter in "abcdef":
+        patterns.search({0: [f"{letter}: step 3"]})
+    assert patterns.take_lines(0) == {"step": "b: step 3"}
 
 
 def test_a_number_that_is_too_long_is_none_and_not_its_beginning() -> None:
