@@ -17,7 +17,7 @@ import pulumi  # noqa: E402
 from pulumi.runtime import get_config_env  # noqa: E402
 
 from infra.arm.clients import endpoint, rehearsal_token  # noqa: E402
-from infra.config.replacing import replacing_changes  # noqa: E402
+from infra.config.replacing import refuse_rename, replacing_changes  # noqa: E402
 from infra.config.schema import parse  # noqa: E402
 from infra.former_outputs import former_outputs  # noqa: E402
 from infra.gate import pass_gate  # noqa: E402
@@ -40,6 +40,11 @@ from infra.cluster.component import TrainingCluster  # noqa: E402
 gc.freeze()
 gc.enable()
 
-_changed = replacing_changes(former_outputs(), config)
+_former = former_outputs()
+try:
+    refuse_rename(_former, pulumi.get_stack())
+except RankliftError as error:
+    raise pulumi.RunError(str(error)) from None
+_changed = replacing_changes(_former, config)
 for _name, _value in TrainingCluster(pulumi.get_stack(), config, changed=_changed).outputs.items():
     pulumi.export(_name, _value)

@@ -39,6 +39,8 @@ class Use:
     """Those of :attr:`jobs` that the node's slots alone name: no head says that such a job is here."""
     drain: str = ""
     """Since when no new job takes the node, and whose word that is; empty if it is not drained."""
+    left: tuple[tuple[str, str], ...] = ()
+    """Ended jobs whose working folders here have files that no collect copied since, and which files."""
 
     @property
     def is_idle(self) -> bool:
@@ -78,7 +80,13 @@ def choose_leaving(nodes: Sequence[Node], uses: Mapping[str, Use], count: int) -
 
 
 def _order(node: Node, use: Use) -> tuple[bool, bool, bool, bool, int]:
-    return not use.dead, not use.drain, bool(use.records), bool(use.uncollected), -node.instance_id
+    return (
+        not use.dead,
+        not use.drain,
+        bool(use.records),
+        bool(use.uncollected or use.left),
+        -node.instance_id,
+    )
 
 
 def in_the_way(busy: Mapping[str, Use]) -> str:

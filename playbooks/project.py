@@ -160,12 +160,13 @@ class Stack:
     def _remedy(self) -> str:
         """Return the remedy for an unknown stack: a misspelt name is likelier than a new stack."""
         if self.configuration.exists():
-            return f"run `fab up --stack {self.name}`, or `fab status --stack {self.name}` if it is up"
+            # After `pulumi stack rename` it is up, and an update would make all of it anew.
+            return f"run `fab status --stack {self.name}` if it is up, else `fab up --stack {self.name}`"
         saved = sorted(
             path.parent.name for path in self.project.glob(f".ranklift/*/{inventory.INVENTORY_FILE}")
         )
-        known = f"known here: {', '.join(saved)}; " if saved else ""
-        return f"{known}see `pulumi stack ls`"
+        known = ", ".join(name for name in saved if name != self.short_name)
+        return f"{f'known here: {known}; ' if known else ''}see `pulumi stack ls`"
 
     def hashes_of(self, source: Path) -> Path:
         """Return the cache of file hashes for one source of pushes, a folder or a file."""

@@ -40,7 +40,9 @@ ARROWS: dict[str, set[str]] = {
         *("launch.environment.curated", "launch.environment.named_files"),  # completed by shells
         *("playbooks.project", "playbooks.selection"),
     },
-    "playbooks.ssh": {"launch", "launch.remote.base", "infra.inventory", "playbooks.project"},
+    "playbooks.ssh": {
+        *("launch", "launch.remote.base", "infra.inventory", "playbooks.project", "playbooks.cli.output")
+    },
     "playbooks.nodes": {
         *("launch", "launch.client", "launch.code", "launch.promise", "launch.remote.agent"),
         "launch.remote.base",
@@ -155,7 +157,10 @@ ARROWS: dict[str, set[str]] = {
     "catalogue": set(),
     "launch": {"launch.remote.base"},
     "launch.promise": {"catalogue", "launch.remote.base"},
-    "launch.azureml": {"launch", "launch.job", "launch.launchers.shell_line", "launch.results"},
+    "launch.azureml": {
+        *("launch", "launch.data", "launch.job", "launch.launchers.shell_line", "launch.results"),
+    },
+    "launch.azureml.scripts": {"launch", "launch.azureml"},
     "launch.client": {
         *("launch", "launch.code", "launch.job", "launch.remote", "launch.remote.base"),
         *("launch.remote.data.stage_request", "launch.remote.environment.request", "launch.remote.log"),
@@ -194,7 +199,7 @@ ARROWS: dict[str, set[str]] = {
     "launch.remote.base": set(),
     "launch.remote.data": {
         *("launch.remote.agent.identity_token", "launch.remote.base", "launch.remote.store"),
-        "launch.remote.node.slots",
+        *("launch.remote.node.slots", "launch.remote.node.work_dir"),
     },
     "launch.remote.environment": {
         *("launch.remote.agent.identity_token", "launch.remote.base", "launch.remote.environment.conda"),
@@ -227,7 +232,9 @@ ARROWS: dict[str, set[str]] = {
     },
     "launch.remote.probe": {"launch.remote.base", "launch.remote.log", "launch.remote.mpi"},
     "launch.remote.node.runtimes": {"launch.remote.base", "launch.remote.mpi", "launch.remote.node"},
-    "launch.remote.collect": {"launch.remote.base", "launch.remote.head.runners.node_command"},
+    "launch.remote.collect": {
+        *("launch.remote.base", "launch.remote.head.runners.node_command", "launch.remote.node.work_dir"),
+    },
     **{
         f"launch.remote.{room}": {"launch.remote.base"} for room in ("agent", "health", "lines", "log", "mpi")
     },

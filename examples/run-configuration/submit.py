@@ -1,12 +1,11 @@
-"""A script for Azure Machine Learning's SDK v1; only its import lines are Ranklift's.
+"""A script for Azure Machine Learning's SDK v1.
 
-They were ``from azureml.core import Environment, Experiment, ScriptRunConfig, Workspace`` and
-``from azureml.core.runconfig import PyTorchConfiguration``. Run it in this folder:
-``RANKLIFT_STACK=dev python submit.py``; without that variable the compute target names the stack.
+Run it in this folder: ``RANKLIFT_STACK=dev ranklift run-v1 submit.py``; without that variable the compute
+target names the stack.
 """
 
-from launch.azureml import Environment, Experiment, ScriptRunConfig, Workspace
-from launch.azureml.runconfig import PyTorchConfiguration
+from azureml.core import Environment, Experiment, ScriptRunConfig, Workspace
+from azureml.core.runconfig import PyTorchConfiguration
 
 ws = Workspace.from_config()
 run_config = ScriptRunConfig(

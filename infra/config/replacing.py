@@ -8,8 +8,16 @@ from images.os_images import GalleryImage
 from infra.config.cluster_config import ClusterConfig
 from infra.config.readers import KEY
 from infra.naming import METRICS_TAG, NFS_TAG
+from launch.errors import InputError
 
-__all__ = ["BY_PROGRAM", "MADE_BY", "replacing_changes", "replacing_settings", "settings_of"]
+__all__ = [
+    "BY_PROGRAM",
+    "MADE_BY",
+    "refuse_rename",
+    "replacing_changes",
+    "replacing_settings",
+    "settings_of",
+]
 
 MADE_BY = "nodesMadeBy"
 """The stack's output with the :func:`replacing_settings` of its last complete update."""
@@ -64,6 +72,15 @@ def replacing_settings(config: ClusterConfig) -> dict[str, str]:
         "vmSize": config.size.name,
         "zone": config.zone or "",
     }
+
+
+def refuse_rename(outputs: Mapping[str, object], stack: str) -> None:
+    """Raise :class:`~launch.errors.InputError` for a stack whose last update had another name."""
+    former = outputs.get("stack", stack)
+    if former != stack:
+        problem = f"was {former} when its resources got their names: an update would replace all of them"
+        remedy = f"give it that name back: `pulumi stack rename {former} --stack {stack}`"
+        raise InputError("stack", stack, problem, remedy)
 
 
 def replacing_changes(outputs: Mapping[str, object], config: ClusterConfig) -> frozenset[str]:

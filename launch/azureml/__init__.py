@@ -1,9 +1,8 @@
 """The classes of Azure ML's SDK v1 that start jobs, on one's own cluster.
 
-A script is ported by its import lines: ``from azureml.core import X`` becomes
-``from launch.azureml import X``, ``from azureml.core.runconfig import Y`` becomes
-``from launch.azureml.runconfig import Y``. Settings that do not carry over are reported on stderr; names that
-only Azure ML has raise :class:`~launch.azureml.exceptions.NotSupported`.
+``ranklift run-v1 submit.py`` runs a script that imports them from ``azureml``. Settings that do not carry
+over are reported on stderr; names that only Azure ML has can be imported, and their use raises
+:class:`~launch.azureml.exceptions.NotSupported`.
 
 Unlike the rest of the library these classes write to stdout and stderr, as Azure ML's do.
 """
@@ -15,7 +14,7 @@ from typing import Any
 from launch.azureml.compute import AmlCompute, ComputeTarget
 from launch.azureml.conda_dependencies import CondaDependencies
 from launch.azureml.dataset import Dataset, Datastore, OutputFileDatasetConfig
-from launch.azureml.environment import Environment
+from launch.azureml.environment import ContainerRegistry, Environment
 from launch.azureml.exceptions import (
     ActivityFailedException,
     ExperimentExecutionException,
@@ -24,7 +23,7 @@ from launch.azureml.exceptions import (
     UserErrorException,
 )
 from launch.azureml.experiment import Experiment
-from launch.azureml.missing import absent
+from launch.azureml.missing import named
 from launch.azureml.run import Run, ScriptRun
 from launch.azureml.runconfig import (
     DockerConfiguration,
@@ -37,10 +36,12 @@ from launch.azureml.script_run_config import ScriptRunConfig
 from launch.azureml.workspace import Workspace
 
 __all__ = [
+    "VERSION",
     "ActivityFailedException",
     "AmlCompute",
     "ComputeTarget",
     "CondaDependencies",
+    "ContainerRegistry",
     "Dataset",
     "Datastore",
     "DockerConfiguration",
@@ -61,6 +62,9 @@ __all__ = [
     "Workspace",
 ]
 
+VERSION = __version__ = "1.61.0"
+"""Version of azureml-core whose signatures and defaults these are."""
+
 
 def __getattr__(name: str) -> Any:
-    raise absent(__name__, name)
+    return named(__name__, name)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from launch.azureml.exceptions import UserErrorException
+from launch.azureml.missing import Element
 from launch.job.spec import LONGEST
 from launch.launchers.shell_line import quoted
 
@@ -34,6 +35,11 @@ def strings(arguments: Any) -> list[str]:
             raise UserErrorException("arguments", arguments, str(error).lower(), remedy) from None
     if not isinstance(arguments, list | tuple):
         raise UserErrorException("arguments", repr(arguments), "is not a list", "give the words in a list")
+    for argument in arguments:
+        if isinstance(argument, Element | type):
+            what = argument.__name__ if isinstance(argument, type) else type(argument).__name__
+            remedy = "give a text, a number or a dataset"
+            raise UserErrorException("arguments", what, "has no value for a command line", remedy)
     return [argument if isinstance(argument, str) else str(argument) for argument in arguments]
 
 

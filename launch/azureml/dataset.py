@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from launch.azureml.exceptions import NotSupported, UserErrorException
+from launch.azureml.exceptions import ExperimentExecutionException, NotSupported, UserErrorException
 from launch.azureml.missing import Element
+from launch.data.data_address import read_address
+from launch.data.data_spec import WebAddress
 
 __all__ = [
     "DataReference",
@@ -18,14 +20,24 @@ __all__ = [
     "FileDataset",
     "OutputFileDatasetConfig",
     "bind_data",
+    "settle",
 ]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MARK = "ranklift-data-{}-"
+_PLACEHOLDERS = {"{run-id}": "${{name}}", "{output-name}": "${{output_name}}"}
+"""What azureml-core replaces in a destination, and a job file's words for it: the documentation of
+OutputFileDatasetConfig (learn.microsoft.com/python/api/azureml-core/azureml.data.outputfiledatasetconfig)."""
+_BRACES = re.compile(r"\$?\{+[^{}]*\}*|\}")
 
 
 class Datastore(Element):
     """A datastore by name: a container of the stack's account, or what ``ranklift:datastores`` names."""
+
+    datastore_type = "AzureBlob"
+    account_name: str | None = None
+    container_name: str | None = None
+    """Both belong to a stack, which is known when a run is submitted."""
 
     def __init__(self, workspace: Any, name: str = "workspaceblobstore") -> None:
         self.workspace, self.name = workspace, name
@@ -44,6 +56,14 @@ class Datastore(Element):
     def path(self, path: str | None = None, data_reference_name: str | None = None) -> DataReference:
         """Return a reference to a folder, for a run's arguments."""
         return DataReference(self, data_reference_name, path)
+
+    def as_mount(self) -> DataReference:
+        """Return a reference to all of it."""
+        return self.path()
+
+    def as_download(self, path_on_compute: Any = None) -> Any:
+        """Return a reference to all of it, copied to every node's disk."""
+        return self.path().as_download()
 
     def address(self, path: str) -> str:
         """Return a path as a job file names it."""
@@ -72,6 +92,11 @@ class _Bound(Element):
     def entry(self) -> dict[str, str]:
         """Return the job file's input."""
         raise NotImplementedError
+
+    def __str__(self) -> str:
+        """Raise NotSupported: the path is known on the nodes alone."""
+        remedy = "put the object itself into the arguments, without str() and f-strings"
+        raise NotSupported(f"the text of a {type(self).__name__}", remedy)
 
 
 class DatasetConsumptionConfig(_Bound):
@@ -136,8 +161,10 @@ class FileDataset(Element):
         return DatasetConsumptionConfig(None, self, "ro_mount")
 
 
-class _Files:
+class _Files(Element):
     """``Dataset.File``."""
+
+    _known_as = "Dataset.File"
 
     @staticmethod
     def from_files(
@@ -145,18 +172,24 @@ class _Files:
     ) -> FileDataset:
         """Return the dataset of a path: ``(datastore, path)``, or an address.
 
-        A path whose last part has an ending is a file. Raise NotSupported for several paths and patterns.
+        A path that ends in ``/`` or ``/**`` is a folder, and so is one without a dot in its last part unless
+        ``is_file`` is set; which of the two another is, storage answers when a run is submitted. Raise
+        NotSupported for several paths and patterns.
         """
         paths = list(path) if isinstance(path, list) else [path]
         if len(paths) != 1 or partition_format is not None:
             raise NotSupported("a dataset of several paths", "give the folder that has all of them")
         (one,) = paths
         address = one[0].address(one[1]) if isinstance(one, tuple) else str(one)
-        address = address.removesuffix("/**").removesuffix("/*")
+        folder = address.removesuffix("/**").removesuffix("/*")
+        is_folder = folder != address or address.endswith("/") or "." not in address.rpartition("/")[2]
+        address = folder
         if "*" in address or "://" not in address:
             remedy = "give a folder or a file, as (datastore, path) or as an address"
             raise UserErrorException("path", address, "is not a place in storage", remedy)
-        return FileDataset(address, is_file=is_file or "." in address.rpartition("/")[2])
+        if is_file or (not is_folder and isinstance(read_address("path", address), WebAddress)):
+            return FileDataset(address, is_file=True)
+        return FileDataset(address, is_file=False if is_folder else None)
 
 
 class Dataset(Element):
@@ -191,7 +224,39 @@ class OutputFileDatasetConfig(_Bound):
         if self.destination is None:
             return {"type": "uri_folder"}
         store, path = self.destination
-        return {"type": "uri_folder", "path": store.address(path)}
+        return {"type": "uri_folder", "path": store.address(_BRACES.sub(_placeholder, path))}
+
+
+def _placeholder(found: re.Match[str]) -> str:
+    if found[0] not in _PLACEHOLDERS:
+        problem, remedy = "is not replaced in a destination", f"write {' or '.join(_PLACEHOLDERS)}"
+        raise UserErrorException("destination", found[0], problem, remedy)
+    return _PLACEHOLDERS[found[0]]
+
+
+def settle(inputs: Mapping[str, dict[str, str]], rows: Callable[[str], Sequence[Mapping[str, Any]]]) -> None:
+    """Give the inputs whose paths may be a file or a folder the type that storage has there.
+
+    ``rows`` returns what ``fab data.ls`` lists at an address. Raise UserErrorException where that has
+    nothing, or fails.
+    """
+    for entry in inputs.values():
+        path = entry["path"] if isinstance(entry, dict) else ""
+        if "://" not in path or "type" in entry:
+            continue
+        remedy = "if it is a folder, end it with a slash; if it is one file, give from_files(…, is_file=True)"
+        try:
+            found = rows(path)
+        except ExperimentExecutionException as error:
+            problem = f"may be a file or a folder, and storage does not answer which: {error}"
+            raise UserErrorException("path", path, problem, remedy) from None
+        if not found:
+            raise UserErrorException("path", path, "is neither a file nor a folder in storage", remedy)
+        # A file is listed with its path in the container, which may begin above a datastore's; what a folder
+        # has, by its name alone.
+        wanted = getattr(read_address("path", path), "path", "")
+        is_file = len(found) == 1 and f"/{found[0]['name']}".endswith(f"/{wanted}")
+        entry["type"] = "uri_file" if is_file else "uri_folder"
 
 
 def bind_data(arguments: Any) -> tuple[Any, dict[str, Any], Mapping[str, str]]:

@@ -11,7 +11,15 @@ from launch.azureml.conda_dependencies import CondaDependencies
 from launch.azureml.exceptions import NotSupported, UserErrorException
 from launch.azureml.missing import Element, WithVariables
 
-__all__ = ["DEFAULT_SHM_SIZE", "DOCKERFILE", "NO_DOCKER", "DockerSection", "Environment", "PythonSection"]
+__all__ = [
+    "DEFAULT_SHM_SIZE",
+    "DOCKERFILE",
+    "NO_DOCKER",
+    "ContainerRegistry",
+    "DockerSection",
+    "Environment",
+    "PythonSection",
+]
 
 DEFAULT_SHM_SIZE = "2g"
 DOCKERFILE = "build/Dockerfile"
@@ -39,13 +47,26 @@ class PythonSection(Element):
 
 
 @dataclass(eq=False, repr=False)
+class ContainerRegistry(Element):
+    """A registry with its login, which is refused when a run is submitted."""
+
+    address: str | None = None
+    username: str | None = None
+    password: str | None = None
+    registry_identity: Any = None
+
+    def __bool__(self) -> bool:
+        return any((self.address, self.username, self.password, self.registry_identity))
+
+
+@dataclass(eq=False, repr=False)
 class DockerSection(Element):
     """An image: its name or a Dockerfile; ``shm_size`` is the least size of the nodes' /dev/shm."""
 
     enabled: bool = False
     base_image: str | None = None
     base_dockerfile: str | None = None
-    base_image_registry: Any = None
+    base_image_registry: Any = field(default_factory=ContainerRegistry)
     build_context: Any = None
     platform: Any = None
     shared_volumes: bool = True

@@ -6,9 +6,11 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from launch.azureml.dataset import settle
 from launch.azureml.environment import DOCKERFILE
 from launch.azureml.exceptions import NotSupported, UserErrorException
 from launch.azureml.missing import Element
@@ -68,6 +70,7 @@ class Experiment(Element):
         planned = submission(config, self.name, tags or {}, os.environ)
         report(planned.notices)
         fab = Fab(planned.stack)
+        settle(planned.job.get("inputs", {}), partial(fab.json, "data.ls"))
         with tempfile.TemporaryDirectory(prefix="ranklift-") as folder:
             path = Path(folder) / "job.yml"
             path.write_text(_yaml(planned.job))
@@ -82,8 +85,8 @@ class Experiment(Element):
     def get_runs(
         self, type: Any = None, tags: Any = None, properties: Any = None, include_children: bool = False
     ) -> Iterator[Run]:
-        """Yield the runs of this name on the chosen stack's nodes, newest first."""
-        wanted = {tags: None} if isinstance(tags, str) else tags or {}
+        """Yield the runs of this name on the chosen stack's nodes, newest first; properties are tags."""
+        wanted = {**_wanted(properties), **_wanted(tags)}
         for record in reversed(Fab(None).json("jobs", "--all")):
             has = record.get("tags") or {}
             if record.get("experiment") == self.name and all(
@@ -104,6 +107,10 @@ class Experiment(Element):
 
     def __repr__(self) -> str:
         return f"Experiment(Name: {self.name})"
+
+
+def _wanted(given: Any) -> Mapping[str, Any]:
+    return {given: None} if isinstance(given, str) else given or {}
 
 
 def _yaml(job: Mapping[str, Any]) -> str:

@@ -1,9 +1,10 @@
-"""The interface to the cluster: the ``fab`` program, run as a user would run it."""
+"""The interface to the cluster: the project, and the ``fab`` program, run as a user would run it."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import selectors
 import shutil
 import signal
@@ -19,11 +20,30 @@ from launch.azureml.exceptions import ExperimentExecutionException
 from launch.azureml.notices import write_line
 from launch.errors import MissingTool
 
-__all__ = ["Answer", "Fab"]
+__all__ = ["Answer", "Fab", "project_folder"]
 
 _FABFILE = "from playbooks import ns\n"
 _CHUNK = 1 << 16
 _GIVE_UP_S = 20.0
+
+
+def project_folder() -> Path | None:
+    """Return the project's folder: RANKLIFT_PROJECT, else the nearest around the current folder.
+
+    Return None without one. A fabfile may name another project, which commands then use.
+    """
+    named = os.environ.get("RANKLIFT_PROJECT")
+    if named:
+        return Path(named).expanduser()
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        try:
+            text = (folder / "Pulumi.yaml").read_text()
+        except OSError:
+            continue
+        if re.search(r"^name:\s*[\"']?ranklift[\"']?\s*$", text, re.MULTILINE):
+            return folder
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from launch.azureml.exceptions import (
@@ -18,7 +19,7 @@ from launch.azureml.exceptions import (
 )
 from launch.azureml.files import Files, destination, local_paths
 from launch.azureml.missing import Element
-from launch.azureml.notices import write_line
+from launch.azureml.notices import report, write_line
 from launch.azureml.program import Fab
 
 __all__ = ["Run", "ScriptRun"]
@@ -51,7 +52,8 @@ class Run(Element):
         self.experiment = experiment
         self.id = run_id
         self.type = "azureml.scriptrun"
-        self.display_name = run_id
+        self.number: int | None = None
+        self.parent: Run | None = None
         self._fab = Fab(None)
         self._head: str | None = None
         self._definition: dict[str, Any] = {}
@@ -161,11 +163,107 @@ class Run(Element):
             }
         return details
 
+    def get_details_with_logs(self) -> dict[str, Any]:
+        """Return :meth:`get_details` with the text of each process's log under ``logFiles``."""
+        logs = {name: path for name, path in self._table().items() if name.startswith("user_logs/")}
+        return self.get_details() | {
+            "logFiles": {name: path.read_text(errors="replace") for name, path in logs.items()}
+        }
+
     def get_tags(self) -> dict[str, str]:
-        """Return the tags that the run was submitted with."""
+        """Return the run's tags: those that it was submitted with, and those that were added."""
         return dict(self.record().get("tags") or {})
 
     tags = property(get_tags)
+
+    def set_tags(self, tags: Mapping[str, Any]) -> None:
+        """Add tags, which ``fab job`` shows; if the run's head cannot keep them, report that as a notice."""
+        words = [f"--tag={name}={'' if value is None else value}" for name, value in dict(tags).items()]
+        if not words:
+            return
+        try:
+            self._fab.json("job", self.id, *words)
+        except ExperimentExecutionException as error:
+            report([f"run {self.id}: {', '.join(map(str, tags))} not kept: {error}"])
+        self._last = None
+
+    def tag(self, key: str, value: str | None = None) -> None:
+        """Add one tag."""
+        self.set_tags({key: value})
+
+    def add_properties(self, properties: Mapping[str, Any]) -> None:
+        """Add properties, as tags."""
+        report(["run properties are kept as tags, which `fab job` shows"])
+        self.set_tags(properties)
+
+    def get_properties(self) -> dict[str, str]:
+        """Return the tags, which hold the properties."""
+        return self.get_tags()
+
+    properties = property(get_properties)
+
+    @property
+    def display_name(self) -> str:
+        """The tag of this name, else the run's id."""
+        return self.get_tags().get("display_name", self.id)
+
+    @display_name.setter
+    def display_name(self, name: str) -> None:
+        self.tag("display_name", name)
+
+    name = display_name
+
+    @property
+    def description(self) -> str | None:
+        """The tag of this name; None without one."""
+        return self.get_tags().get("description")
+
+    @description.setter
+    def description(self, text: str) -> None:
+        self.tag("description", text)
+
+    def get_metrics(
+        self, name: str | None = None, recursive: bool = False, run_type: Any = None, populate: bool = False
+    ) -> dict[str, Any]:
+        """Return no metrics: nothing collects what a script logs."""
+        report(["Run.get_metrics: nothing is collected; `fab report` shows figures of the run's lines"])
+        return {}
+
+    def get_children(
+        self,
+        recursive: bool = False,
+        tags: Any = None,
+        properties: Any = None,
+        type: Any = None,
+        status: Any = None,
+        _rehydrate_runs: bool = True,
+    ) -> Iterator[Run]:
+        """Yield nothing: a run has no child runs."""
+        return iter(())
+
+    def register_model(  # noqa: PLR0913, PLR0917
+        self,
+        model_name: str,
+        model_path: str | None = None,
+        tags: Any = None,
+        properties: Any = None,
+        model_framework: Any = None,
+        model_framework_version: Any = None,
+        description: str | None = None,
+        datasets: Any = None,
+        sample_input_dataset: Any = None,
+        sample_output_dataset: Any = None,
+        resource_configuration: Any = None,
+        **kwargs: Any,
+    ) -> SimpleNamespace:
+        """Return what was given: no model is registered, as a notice says."""
+        path = model_path or "outputs"
+        report(
+            [f"Run.register_model: {model_name} is not registered; run.download_files({path!r}) copies it"]
+        )
+        return SimpleNamespace(
+            name=model_name, id=None, version=None, run_id=self.id, description=description
+        )
 
     def get_portal_url(self) -> str:
         """Return the command that shows the run, as there is no portal."""

@@ -7,13 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from launch.azureml.conda_dependencies import CondaDependencies
-from launch.azureml.environment import DEFAULT_SHM_SIZE, Environment
+from launch.azureml.environment import DEFAULT_SHM_SIZE, ContainerRegistry, Environment
 from launch.azureml.exceptions import RunConfigurationException
-from launch.azureml.missing import Element, WithVariables, absent
+from launch.azureml.missing import Element, WithVariables, named
 
 __all__ = [
+    "DEFAULT_CPU_IMAGE",
+    "DEFAULT_GPU_IMAGE",
+    "MPI_CPU_IMAGE",
+    "MPI_GPU_IMAGE",
     "SUPPORTED_PYTORCH_BACKENDS",
     "CondaDependencies",
+    "ContainerRegistry",
     "DockerConfiguration",
     "Environment",
     "EnvironmentDefinition",
@@ -23,12 +28,15 @@ __all__ = [
     "TensorflowConfiguration",
 ]
 
+DEFAULT_CPU_IMAGE = MPI_CPU_IMAGE = "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04:20251130.v1"
+DEFAULT_GPU_IMAGE = MPI_GPU_IMAGE = "mcr.microsoft.com/azureml/openmpi4.1.0-cuda11.8-cudnn8-ubuntu22.04"
+"""Microsoft's public images, as azureml-core 1.61.0 names them: https://pypi.org/project/azureml-core/1.61.0/"""
 SUPPORTED_PYTORCH_BACKENDS = ["nccl", "gloo"]
 EnvironmentDefinition = Environment
 
 
 def __getattr__(name: str) -> Any:
-    raise absent(__name__, name)
+    return named(__name__, name)
 
 
 @dataclass(eq=False, repr=False)

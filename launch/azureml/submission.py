@@ -51,7 +51,7 @@ def submission(
         remedy = "give the folder with the code"
         raise UserErrorException("source_directory", str(config.source_directory), "is not a folder", remedy)
     distribution, nodes = _distribution(run)
-    arguments, data, texts = bind_data(config.arguments)
+    words, data, texts = bind_data(config.command or config.arguments)
     interpreter, python = _python(run, environ)
     stack, notices = _stack(run.target, environ)
     environment = run.environment.job_key()
@@ -61,7 +61,7 @@ def submission(
     shm_size = run.docker.shm_size if run.docker.shm_size != DEFAULT_SHM_SIZE else None
     literal = {name: _MARK.sub("${{inputs.dollar}}", value) for name, value in variables.items()}
     job: dict[str, Any] = {
-        "command": _command(config, source, interpreter, arguments, texts),
+        "command": _command(config, source, interpreter, words, texts),
         "code": str(source),
         "experiment_name": experiment,
         "tags": {str(key): str(value) for key, value in tags.items()},
@@ -83,9 +83,9 @@ def submission(
 
 
 def _command(
-    config: ScriptRunConfig, source: Path, interpreter: str, arguments: Any, texts: Mapping[str, str]
+    config: ScriptRunConfig, source: Path, interpreter: str, words: Any, texts: Mapping[str, str]
 ) -> str:
-    """Return the job's line; ``texts`` are what replaces words of ``arguments`` that stand for data."""
+    """Return the job's line of the command or the arguments; ``texts`` replace words that stand for data."""
     if config.command:
         if config.script or config.arguments:
             key = "script" if config.script else "arguments"
@@ -93,7 +93,7 @@ def _command(
             raise UserErrorException(
                 key, repr(getattr(config, key)), "cannot be combined with a command", remedy
             )
-        return joined(config.command)
+        return _with_data(joined(words), texts)
     if not config.script:
         remedy = "give a script, or a command"
         raise UserErrorException("script", None, "is not given", remedy)
@@ -102,7 +102,11 @@ def _command(
         remedy = "give its path from the source directory"
         raise UserErrorException("script", config.script, f"is not a file in {source}", remedy)
     home, rest = ("~/", interpreter[2:]) if interpreter.startswith("~/") else ("", interpreter)
-    made = home + line([rest, str(script.relative_to(source)), *strings(arguments)])
+    made = home + line([rest, str(script.relative_to(source)), *strings(words)])
+    return _with_data(made, texts)
+
+
+def _with_data(made: str, texts: Mapping[str, str]) -> str:
     for word, text in texts.items():
         made = made.replace(word, text)
     return made

@@ -1,58 +1,42 @@
-"""``Workspace`` and ``ComputeTarget``: in Ranklift, a project's folder and its stacks."""
+"""``Workspace``: in Ranklift, a project's folder."""
 
 from __future__ import annotations
 
 import json
-import os
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from launch.azureml.dataset import Datastore
-from launch.azureml.exceptions import UserErrorException
+from launch.azureml.compute import ComputeTarget, Targets
+from launch.azureml.dataset import Dataset, Datastore
+from launch.azureml.environment import Environment
+from launch.azureml.exceptions import NotSupported, UserErrorException
 from launch.azureml.missing import Element
+from launch.azureml.program import project_folder
 
 if TYPE_CHECKING:
     from launch.azureml.run import Run
 
-__all__ = ["AmlCompute", "ComputeTarget", "Workspace", "project_folder"]
+__all__ = ["Workspace"]
 
 _PLACES = (".azureml/config.json", "aml_config/config.json", "config.json")
 
 
-class ComputeTarget(Element):
-    """The name of a stack, whose existence is checked when a run is submitted."""
+class _ByName(Mapping[str, Any]):
+    """A mapping that has every name, which a run looks for when it is submitted; it cannot be listed."""
 
-    _known_as = "ComputeTarget"
+    def __init__(self, kind: str, make: Callable[[str], Any]) -> None:
+        self._kind, self._make = kind, make
 
-    def __init__(self, workspace: Any, name: str) -> None:
-        self.workspace = workspace
-        self.name = name
-        self.type = "AmlCompute"
-        self._complete = True
-
-
-class AmlCompute(ComputeTarget):
-    """:class:`ComputeTarget` under azureml-core's other name."""
-
-
-class _Targets(Mapping[str, ComputeTarget]):
-    """A mapping that has every name, as an old one may stand for a stack; it lists the project's stacks."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-
-    def __getitem__(self, name: str) -> ComputeTarget:
-        return ComputeTarget(self._workspace, name)
+    def __getitem__(self, name: str) -> Any:
+        return self._make(name)
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str)
 
     def __iter__(self) -> Iterator[str]:
-        project = project_folder()
-        kept = sorted((project / ".ranklift").glob("*/inventory.json")) if project else ()
-        return iter([path.parent.name for path in kept])
+        raise NotSupported(f"a list of the {self._kind}", "use them by their names")
 
     def __len__(self) -> int:
         return len(list(iter(self)))
@@ -74,9 +58,11 @@ class Workspace(Element):
         tags: Any = None,
         _cloud: str = "AzureCloud",
     ) -> None:
+        # Texts in any case: scripts print them with + between.
         self.name = workspace_name
-        self.subscription_id = subscription_id
-        self.resource_group = resource_group
+        self.subscription_id = subscription_id or ""
+        self.resource_group = resource_group or ""
+        self.location = _location or ""
         self._complete = True
 
     @staticmethod
@@ -114,12 +100,51 @@ class Workspace(Element):
         id: Any = None,
     ) -> Workspace:
         """Return the project under ``name``."""
-        return Workspace(subscription_id, resource_group, name)
+        return Workspace(subscription_id, resource_group, name, _location=location)
+
+    def write_config(self, path: str | None = None, file_name: str | None = None) -> None:
+        """Write ``.azureml/config.json`` below ``path`` (the current folder), for :meth:`from_config`."""
+        config = Path(path or ".").expanduser() / ".azureml" / (file_name or "config.json")
+        names = {
+            "subscription_id": self.subscription_id,
+            "resource_group": self.resource_group,
+            "workspace_name": self.name,
+        }
+        try:
+            config.parent.mkdir(parents=True, exist_ok=True)
+            config.write_text(json.dumps(names, indent=4) + "\n")
+        except OSError as error:
+            problem = f"cannot be written: {error.strerror}"
+            raise UserErrorException("path", str(config), problem, "name another folder") from None
+
+    def get_details(self) -> dict[str, Any]:
+        """Return Azure ML's names, as given."""
+        return {
+            "name": self.name,
+            "resourceGroup": self.resource_group,
+            "location": self.location,
+            "subscriptionId": self.subscription_id,
+        }
+
+    @property
+    def datastores(self) -> Mapping[str, Datastore]:
+        """Datastores by name."""
+        return _ByName("datastores", partial(Datastore.get, self))
+
+    @property
+    def datasets(self) -> Mapping[str, Any]:
+        """Datasets by name."""
+        return _ByName("datasets", partial(Dataset.get_by_name, self))
+
+    @property
+    def environments(self) -> Mapping[str, Environment]:
+        """Environments by name."""
+        return _ByName("environments", partial(Environment.get, self))
 
     @property
     def compute_targets(self) -> Mapping[str, ComputeTarget]:
         """Compute targets by name: every name has one, and the project's stacks are listed."""
-        return _Targets(self)
+        return Targets(self)
 
     def get_default_datastore(self) -> Datastore:
         """Return ``workspaceblobstore``: the container ``data`` of the stack's account."""
@@ -141,23 +166,4 @@ def _find(start: Path, file_name: str | None) -> Path | None:
         for folder in (start, *start.parents):
             if (folder / wanted).is_file():
                 return folder / wanted
-    return None
-
-
-def project_folder() -> Path | None:
-    """Return the project's folder: RANKLIFT_PROJECT, else the nearest around the current folder.
-
-    Return None without one. A fabfile may name another project, which commands then use.
-    """
-    named = os.environ.get("RANKLIFT_PROJECT")
-    if named:
-        return Path(named).expanduser()
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        try:
-            text = (folder / "Pulumi.yaml").read_text()
-        except OSError:
-            continue
-        if re.search(r"^name:\s*[\"']?ranklift[\"']?\s*$", text, re.MULTILINE):
-            return folder
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,7 +16,17 @@ from launch.remote.base.health_records import HealthMode
 from launch.remote.base.records import BARE, DataRecord, EnvironmentRecord, Event, ExitEvent
 from launch.remote.reading import Malformed
 
-__all__ = ["Happening", "JobReport", "Listing", "RankEnd", "list_every", "list_some", "report_of", "show_job"]
+__all__ = [
+    "Happening",
+    "JobReport",
+    "Listing",
+    "RankEnd",
+    "list_every",
+    "list_some",
+    "report_of",
+    "show_job",
+    "tag_job",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +120,13 @@ def show_job(job: str, head: Host, *, remote: str) -> JobReport:
     job."""
     with readable(head):
         return report_of(ask(payloads.JobReport, head, remote, "show", job, job=job))
+
+
+def tag_job(job: str, head: Host, tags: Mapping[str, str], *, remote: str) -> JobReport:
+    """Add tags to the job; return its report. Raise as :func:`show_job`, and
+    :class:`~launch.errors.GiveUpError` where the head has no room for them."""
+    with readable(head):
+        return report_of(ask(payloads.JobReport, head, remote, "tag", job, json.dumps(dict(tags)), job=job))
 
 
 def report_of(answer: payloads.JobReport) -> JobReport:

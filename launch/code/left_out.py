@@ -16,18 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launch.code.ignore import Rules
+from launch.remote.base.files import CACHES, ENVIRONMENT
 from launch.remote.base.messages import size
 from launch.results.layout import is_results
 
 __all__ = ["LeftOut", "left_out_by_content", "left_out_by_name", "left_out_notice"]
-
-_CACHES = frozenset(
-    {
-        *("__pycache__", "node_modules", ".eggs", ".ipynb_checkpoints", ".mypy_cache", ".nox"),
-        *(".pytest_cache", ".ruff_cache", ".tox"),
-    }
-)
-_ENVIRONMENT = "pyvenv.cfg"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +44,7 @@ def left_out_by_name(path: str) -> LeftOut | None:
     (LeftOut(path='src/__pycache__', group='__pycache__'), None)
     """
     name = path.rpartition("/")[2]
-    return LeftOut(path, name) if name in _CACHES else None
+    return LeftOut(path, name) if name in CACHES else None
 
 
 def left_out_by_content(path: str, names: Collection[str]) -> LeftOut | None:
@@ -62,7 +55,7 @@ def left_out_by_content(path: str, names: Collection[str]) -> LeftOut | None:
     >>> left_out_by_content("out/train-1", {"SHA256SUMS", "exits", "logs"})
     LeftOut(path='out/train-1', group='out')
     """
-    if _ENVIRONMENT in names:
+    if ENVIRONMENT in names:
         return LeftOut(path, path)
     return LeftOut(path, path.rpartition("/")[0] or path) if is_results(names) else None
 

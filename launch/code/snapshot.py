@@ -29,6 +29,9 @@ from launch.errors import InputError, RetryError
 
 __all__ = ["EMPTY", "Entry", "Snapshot", "plan_data", "plan_snapshot"]
 
+_OUTPUTS = "outputs"
+"""Folder of a job's outputs in its copy of the code."""
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -53,7 +56,7 @@ class Snapshot:
 
     @property
     def notice(self) -> str | None:
-        """A line that names what is unexpectedly not pushed; None where all is."""
+        """A line that names what is unexpectedly not pushed, or not used as it is; None without any."""
         parts = [
             f"{', '.join(paths)} ({why})"
             for paths, why in (
@@ -62,7 +65,11 @@ class Snapshot:
             )
             if paths
         ]
-        return f"not pushed: {'; '.join(parts)}" if parts else None
+        link = next((one for one in self.entries if one.path == _OUTPUTS and one.target is not None), None)
+        lines = [f"not pushed: {'; '.join(parts)}"] if parts else []
+        if link is not None:
+            lines.append(f"the link ./{_OUTPUTS} to {link.target} is a folder of the job's own on nodes")
+        return "; ".join(lines) or None
 
     @property
     def size(self) -> int:
@@ -115,6 +122,9 @@ def plan_snapshot(
             f"has no files to push but {groups}, left out by default" if groups else "has no files to push",
             "choose another folder, or look at its .gitignore and .ranklift-ignore",
         )
+    if any(entry.path == _OUTPUTS and entry.target is None for entry in walk.entries):
+        problem = f"is a file, and ./{_OUTPUTS} is the folder of a job's outputs"
+        raise InputError("source", f"{root}/{_OUTPUTS}", problem, "rename it, or name it in .ranklift-ignore")
     remembered.save()
     return _snapshot(root, root, walk)
 

@@ -41,6 +41,8 @@ _USER = re.compile(r"(?<=://)[^/@?]*@")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _RESERVED = "/%:@!$&'()*+,;=?"
 """Characters that an address has as they are: RFC 3986, section 3.3."""
+_LONGEST = 1024
+"""Characters of a blob's name."""
 _SIGNED = re.compile(r"(^|&)sig=")
 _FORMS = (
     "azureml://datastores/NAME/paths/PATH, azureml:NAME:VERSION, https://…, wasbs://…, abfss://… or file://…"
@@ -190,6 +192,8 @@ def _container(name: str, wrong: Callable[[str, str], InputError]) -> str:
 def _path(path: str, wrong: Callable[[str, str], InputError]) -> str:
     """Return a path in a container without slashes at its ends; refuse parts that no file can be called."""
     path = path.strip("/")
+    if len(path) > _LONGEST:
+        raise wrong(f"has a path of {len(path)} characters", f"shorten it: storage takes {_LONGEST}")
     for part in path.split("/") if path else ():
         if part in ("", ".", "..") or _CONTROL.search(part):
             raise wrong(

@@ -19,12 +19,12 @@ from launch.data.data_spec import (
 )
 from launch.data.data_stores import Storage, refuse_sas, with_sas
 from launch.errors import InputError
+from launch.expressions import expressions, remedy_of, replaced, unclosed
 from launch.remote.base.records import DataRecord
 
 __all__ = ["fill_inputs", "find_source", "placeholder", "planned_data", "read_input_flags"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_BINDING = re.compile(r"\$\{\{\s*inputs\.([A-Za-z0-9_]+)\s*\}\}")
 
 
 def read_input_flags(given: Iterable[str]) -> dict[str, DataInput]:
@@ -113,13 +113,22 @@ def fill_inputs(line: str, paths: Mapping[str, str]) -> str:
     >>> fill_inputs("train.py --data ${{inputs.iris}}", {"iris": "/mnt/my data"})
     "train.py --data '/mnt/my data'"
 
-    Raise :class:`~launch.errors.InputError` for an input that is not given.
+    Raise :class:`~launch.errors.InputError` for an input that is not given, and for any other expression.
     """
-
-    def path_of(found: re.Match[str]) -> str:
-        name = found[1]
+    if begun := unclosed(line):
+        raise InputError("line", begun, "${{ is not closed", "close it with }}, as in ${{inputs.NAME}}")
+    known = {}
+    for one in expressions(line):
+        group, _, name = one.name.partition(".")
+        if group != "inputs":
+            problem, remedy = remedy_of(one.name) or (
+                "is not replaced in a line: inputs alone are",
+                "write ${{inputs.NAME}} and give --input NAME=ADDRESS; results belong into the folder that "
+                "RANKLIFT_OUTPUT_DIR names",
+            )
+            raise InputError("line", one.text, problem, remedy)
         if name not in paths:
-            raise InputError("line", found[0], "is not given", f"give --input {name}=ADDRESS")
-        return found[0] if paths[name] == placeholder(name) else shlex.quote(paths[name])
-
-    return _BINDING.sub(path_of, line)
+            shown = name if _NAME.fullmatch(name) else "NAME"
+            raise InputError("line", one.text, "is not given", f"give --input {shown}=ADDRESS")
+        known[one.name] = one.text if paths[name] == placeholder(name) else shlex.quote(paths[name])
+    return replaced(line, known)

@@ -9,7 +9,10 @@ from launch.data.data_stores import DEFAULT_DATASTORE, Storage
 from launch.errors import InputError
 from launch.remote.base.records import UploadRecord
 
-__all__ = ["output_places", "usual_places", "whole_place"]
+__all__ = ["output_places", "refuse_part_of_whole", "usual_places", "whole_place"]
+
+_TREES = ("logs", "outputs")
+"""Folders of all that a job leaves: :data:`launch.remote.data.output_files.TREES`."""
 
 
 def output_places(
@@ -27,7 +30,7 @@ def output_places(
         if not address.path:
             raise InputError(where, address.url, "is a container", "name a folder in it")
         for other, url in found.items():
-            if f"{url}/".startswith(f"{address.url}/") or f"{address.url}/".startswith(f"{url}/"):
+            if _overlap(url, address.url):
                 raise InputError(
                     where, address.url, f"overlaps with that of output {other}, {url}", "give each its own"
                 )
@@ -44,6 +47,18 @@ def whole_place(job: str, storage: Storage, where: str) -> UploadRecord:
     Raise :class:`~launch.errors.InputError` without storage.
     """
     return {"name": "", "url": storage.locate(DatastorePath(DEFAULT_DATASTORE, job), where, output=True).url}
+
+
+def refuse_part_of_whole(output: UploadRecord, whole: UploadRecord, where: str) -> None:
+    """Raise :class:`~launch.errors.InputError` for an output among the folders of all that a job leaves."""
+    for tree in _TREES:
+        if _overlap(output["url"], f"{whole['url']}/{tree}"):
+            problem = f"overlaps with {whole['url']}/{tree}, where ranklift.upload puts the job's {tree}"
+            raise InputError(where, output["url"], problem, "give the output another folder")
+
+
+def _overlap(one: str, other: str) -> bool:
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 
 def usual_places(job: str, storage: Storage) -> list[UploadRecord]:

@@ -12,9 +12,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion, Version
+
 from launch.access import Access, Scope, read_resolved
 from launch.environment.environment_spec import Environment, ImageEnvironment, PythonEnvironment
 from launch.errors import InputError, InputErrors
+from launch.expressions import MARK
 
 __all__ = [
     "Source",
@@ -29,13 +33,19 @@ _DEEPEST = 50
 _COMMENT = re.compile(r"(^|\s)#.*")
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 _OPTION = re.compile(r"(-[A-Za-z]|--[a-z-]+)(?:\s+|=)?(.*)", re.DOTALL)
-_REQUIREMENT = re.compile(
-    r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?+\s*+(?:\[[^\]]*+\])?+\s*+"
-    r"(?:@\s*+\S++|\(?+\s*+(?:(?:===|==|~=|!=|<=|>=|<|>)\s*+[^\s,;()<>=!~]++\s*+,?+\s*+)*+\)?+)\s*+(?:;.*)?"
-)
-_HASHES = re.compile(r"(?:\s+--hash=\w+:[0-9a-fA-F]+)*")
+_LONGEST = 4096
+"""Characters of a requirement without its hashes: an address with a SAS has some hundred."""
+_HASHES = re.compile(r"(?:\s+--hash=(?:md5|sha256|sha384|sha512|blake2b):[0-9a-fA-F]+)*")
+"""Hashes of the kinds that uv verifies."""
 _URL = re.compile(r"(https?|git\+https?|git\+ssh)://")
+_WEB = ("https://", "http://")
+_ELSEWHERE = re.compile(r"(?:git\+)?git@|(?!file:)[A-Za-z+]+://")
+"""Begins an address of another kind, of git itself among them."""
+_VAGUE = "Expected semicolon"
+"""Begins what is said of a requirement that ends too late, which helps nobody."""
 _LOCAL = re.compile(r"(file:|[./~]|\w[\w.-]*/)|[^:]*\.(whl|tar\.gz|zip)$")
+_WHEEL_FILE = re.compile(r"(?:.*/)?([A-Za-z0-9_.]+)-([^-/]+)-[^/]*\.whl(?:[#?].*)?")
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]+@")
 _ALIASES = {
     **{"-r": "--requirement", "-c": "--constraint", "-e": "--editable", "-f": "--find-links"},
@@ -48,8 +58,8 @@ _WHEEL = (
     "of the pushed code"
 )
 _NOT_IN_UV = "uv, which installs the packages, does not honour it in a file"
+_ADDRESSES = "write https://…, git+https://… or git+ssh://git@HOST/PATH, or build a wheel of it"
 _REFUSED = {
-    "--editable": ("points at files of this machine", _WHEEL),
     "--pre": (_NOT_IN_UV, "name the wanted version, e.g. torch==2.9.0rc1"),
     "--trusted-host": (
         _NOT_IN_UV,
@@ -180,6 +190,9 @@ def _lines(path: Path, real: Path, key: str, scope: Scope) -> Iterator[Source]:
 def _read(source: Source, found: _Found, into: list[str], above: tuple[Path, ...]) -> None:
     """Put a line into ``into``; ``above`` are the files that lead to it."""
     try:
+        if MARK in source.text:
+            remedy = "write ${NAME}, and give --fill NAME, which takes the value from your shell"
+            raise _wrong(source, "has an expression, and none is replaced here", remedy)
         text = _VARIABLE.sub(lambda one: source.scope.access.fill(source.where, one[1]), source.text)
         option = _OPTION.fullmatch(text) if text.startswith("-") else None
         if option is None:
@@ -217,13 +230,22 @@ def _option(
             )
         found.find_links.append(folder)
     elif name in (*_KEPT, "--find-links"):
-        flag = name in ("--no-index", "--require-hashes")
-        if bool(value) == flag:
-            problem = "takes no value" if flag else "has no value"
-            raise _wrong(source, problem, f"write it as {name}{'' if flag else ' VALUE'}")
+        _check_value(source, name, value)
         found.requirements.append(f"{name} {value}".strip())
+    elif name == "--editable":
+        raise _wrong(source, *_not_editable(value, shows=_shows(source)))
     else:
         raise _wrong(source, *_REFUSED.get(name, (_NOT_IN_UV, "leave it out")))
+
+
+def _check_value(source: Source, name: str, value: str) -> None:
+    flag = name in ("--no-index", "--require-hashes")
+    if bool(value) == flag:
+        problem = "takes no value" if flag else "has no value"
+        raise _wrong(source, problem, f"write it as {name}{'' if flag else ' VALUE'}")
+    if name.endswith("index-url") and not value.startswith(_WEB):
+        remedy = "give its https:// address; a folder of wheels is given with --find-links"
+        raise _wrong(source, "is not the address of an index", remedy)
 
 
 def _path(source: Source, written: str) -> Path:
@@ -235,24 +257,66 @@ def _path(source: Source, written: str) -> Path:
     return source.scope.admitted(source.where, named)
 
 
+def _shows(source: Source) -> bool:
+    """Return whether errors may show what became of a line: none of it is a variable's value."""
+    return _VARIABLE.search(source.text) is None
+
+
+def _not_editable(value: str, *, shows: bool) -> tuple[str, str]:
+    """Return what is wrong with an editable requirement, and what to write."""
+    if "://" not in value or value.removeprefix("git+").startswith("file:"):
+        return "points at files of this machine", _WHEEL
+    if not _URL.match(value):
+        return "is not fetched by uv, which installs the packages", _ADDRESSES
+    address, _, fragment = value.partition("#")
+    parts = dict(part.partition("=")[::2] for part in fragment.split("&"))
+    name, folder = parts.get("egg", ""), parts.get("subdirectory", "")
+    written = f"{name} @ {address}" if _NAME.fullmatch(name) else address
+    shown = without_password(written + (f"#subdirectory={folder}" if folder else "")) if shows else "it"
+    return "is editable, and nobody edits an environment of nodes", f"write {shown} without -e"
+
+
 def _requirement(source: Source, text: str) -> str:
     """Return a requirement with its hashes on one line."""
     need, dashes, rest = text.partition(" --")
     need = " ".join(need.split())
     if not _HASHES.fullmatch(f"{dashes and ' --'}{rest}".rstrip()):
         raise _wrong(
-            source, "has an option that uv does not honour", "leave only --hash=… behind a requirement"
+            source, "has an option that uv does not honour", "leave only --hash=sha256:… behind a requirement"
         )
-    if _URL.match(need):
-        is_valid = " " not in need.partition(" ;")[0]
-    else:
-        _, at, address = need.partition("@")
-        is_valid = bool(_REQUIREMENT.fullmatch(need))
-        if _LOCAL.match(address.strip() if at and is_valid else need):
-            raise _wrong(source, "is a file of this machine", _WHEEL)
-    if not is_valid:
-        raise _wrong(source, "is not a requirement", "write a name and versions, e.g. torch>=2.8,<3")
+    if _ELSEWHERE.match(need) and not _URL.match(need):
+        raise _wrong(source, "is not an address that uv fetches", _ADDRESSES)
+    if not _URL.match(need):
+        _check_named(source, need)
+    elif " " in need.partition(" ;")[0]:
+        raise _wrong(source, "is not a requirement", "write a blank in an address as %20")
     return " ".join([need, *f"{dashes}{rest}".split()])
+
+
+def _check_named(source: Source, need: str) -> None:
+    """Refuse what is not a requirement by PEP 508 whose address, if it has one, a head can fetch."""
+    name, at, address = (part.strip() for part in need.partition("@"))
+    place = address if at and re.fullmatch(r"[\w.-]+(?:\[[^\]]*\])?", name) else need
+    if _LOCAL.match(place):
+        wheel = _WHEEL_FILE.fullmatch(place.partition(" ;")[0]) if _shows(source) else None
+        remedy = wheel and f"write {wheel[1]}=={wheel[2]}, and give the folder of the wheel with --find-links"
+        raise _wrong(source, "is a file of this machine", remedy or _WHEEL)
+    if len(need) > _LONGEST:
+        problem = f"has {len(need)} characters"
+        raise _wrong(source, problem, f"write a requirement of at most {_LONGEST}")
+    try:
+        found = Requirement(need)
+        for one in found.specifier:
+            Version(one.version.removesuffix(".*"))  # uv wants one behind === too
+    except (InvalidRequirement, InvalidVersion, RecursionError) as error:
+        reason = without_password(str(error).partition("\n")[0])
+        detail = (
+            "" if reason.startswith(_VAGUE) or not _shows(source) else f" ({reason[:1].lower()}{reason[1:]})"
+        )
+        remedy = "write a name and versions, e.g. torch>=2.8,<3"
+        raise _wrong(source, f"is not a requirement{detail}", remedy) from None
+    if found.url is not None and not _URL.match(found.url):
+        raise _wrong(source, "has an address that uv does not fetch", _ADDRESSES)
 
 
 def _wrong(source: Source, problem: str, remedy: str) -> InputError:

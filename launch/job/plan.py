@@ -18,6 +18,7 @@ from launch.job.spec import JobNode, JobSpec
 from launch.launchers.base import Launcher, RankPlan
 from launch.launchers.mpi import Mpi
 from launch.launchers.registry import launcher_of
+from launch.launchers.script import is_missing, run_script, script_on_nodes
 from launch.promise import promise_of
 from launch.remote.base import timing
 from launch.remote.base.files import python_folder
@@ -40,8 +41,6 @@ from launch.remote.node.work_dir import NAME as WORK
 
 __all__ = ["JobPlan", "NodePlan", "RankPlan", "job_id", "plan"]
 
-_INTERPRETERS = re.compile(r"(python[0-9.]*|bash|sh)")
-_SCRIPT = re.compile(r".+\.(py|sh)")
 _NAME = re.compile(r"[^a-z0-9]+")
 _WITHOUT_INFINIBAND = {"NCCL_IB_DISABLE": "1", "NCCL_NET": "Socket"}
 """Variables by which a user has NCCL do without InfiniBand."""
@@ -342,6 +341,7 @@ def _checks(
         "requires": list(spec.requires),
         "shm_bytes": spec.shm_bytes or 0,
         "needs_python": int(needs_python),
+        "script": _script_to_find(spec, argv),
     }
     if not (any(wanted.values()) or python_folder(python)):
         return {}
@@ -353,34 +353,19 @@ def _checks(
 
 
 def _check_script(argv: tuple[str, ...], files: Collection[str]) -> None:
-    script = _script_of(argv)
-    if script is None or PurePosixPath(script).is_absolute():
+    script = run_script(argv)
+    if script is None or not is_missing(script, files):
         return
-    if str(PurePosixPath(script)) not in files:
-        import difflib
+    import difflib
 
-        close = difflib.get_close_matches(script, files, n=1)
-        meant = f"did you mean {close[0]}? else " if close else ""
-        remedy = f"{meant}give its path from the folder that is pushed, and see .gitignore"
-        raise InputError("script", script, "is not in the pushed code", remedy)
+    close = difflib.get_close_matches(script, files, n=1)
+    meant = f"did you mean {close[0]}? else " if close else ""
+    remedy = f"{meant}give its path from the folder that is pushed, and see .gitignore"
+    raise InputError("script", str(PurePosixPath(script)), "is not in the pushed code", remedy)
 
 
-def _script_of(argv: tuple[str, ...]) -> str | None:
-    """Return the file a command runs, if it is known: itself, or an interpreter's first argument.
-
-    >>> _script_of(("python3", "-u", "train.py", "x.py")), _script_of(("./run.sh",))
-    ('train.py', 'run.sh')
-    >>> _script_of(("python3", "-m", "pkg.train")), _script_of(("hostname",))
-    (None, None)
-    """
-    first = argv[0]
-    if _SCRIPT.fullmatch(first):
-        return str(PurePosixPath(first))
-    if not _INTERPRETERS.fullmatch(PurePosixPath(first).name):
-        return None
-    for word in argv[1:]:
-        if word in ("-c", "-m"):
-            return None
-        if not word.startswith("-"):
-            return str(PurePosixPath(word)) if _SCRIPT.fullmatch(word) else None
-    return None
+def _script_to_find(spec: JobSpec, argv: tuple[str, ...]) -> str:
+    """Return the script that only the nodes can look for: one that is not part of the code, or may be made by
+    the setup line. Empty where there is none, or where it is not clear."""
+    script = (script_on_nodes(spec.command[0]) if spec.shell else run_script(argv)) or ""
+    return script if spec.setup or script.startswith("/") else ""

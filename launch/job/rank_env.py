@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from launch.remote.node.work_dir import OUTPUTS
+
 __all__ = ["EXPANDED", "job_environment", "job_paths", "node_environment", "rank_environment"]
 
 EXPANDED = (
@@ -75,7 +77,7 @@ def job_environment(
 
 def job_paths(folder: str) -> dict[str, str]:
     """Return variables that hold paths under each node's home folder, whose place the node knows."""
-    return {"AZ_BATCHAI_MPI_HOST_FILE": f"{folder}/hostfile", "RANKLIFT_OUTPUT_DIR": f"{folder}/outputs"}
+    return {"AZ_BATCHAI_MPI_HOST_FILE": f"{folder}/hostfile", "RANKLIFT_OUTPUT_DIR": f"{folder}/{OUTPUTS}"}
 
 
 def node_environment(node_rank: int, address: str) -> dict[str, str]:

@@ -46,7 +46,7 @@ HOME = "/home/azureuser"
 """Home folder of the nodes' user, wherever a path in it must be written out."""
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_OUTPUT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
+_OUTPUT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 _SOME_LAUNCHERS = {
     "per_node": "for one process a node use processes_per_node 1",
     **dict.fromkeys(("workers", "parameter_servers", "chief", "mpi", "mpi_args"), "leave it out"),
@@ -239,7 +239,8 @@ class JobSpec:
         for name, kind in self.outputs.items():
             if not _OUTPUT_NAME.fullmatch(name):
                 raise InputError(
-                    "outputs", name, "is not a valid name for an output", "use letters, digits, _ and -"
+                    *("outputs", name, "is not a valid name for an output"),
+                    "use at most 100 letters, digits, _ and -",
                 )
             if kind not in get_args(OutputType):
                 raise InputError(

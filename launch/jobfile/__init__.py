@@ -5,10 +5,10 @@ from __future__ import annotations
 from launch.jobfile.conda_file import read_conda
 from launch.jobfile.data_asset import ASSETS, find_asset, list_assets, read_asset, with_assets
 from launch.jobfile.environment_reference import NamedEnvironment, read_name
+from launch.jobfile.interpolation import destination
 from launch.jobfile.named_environment import resolve
 from launch.jobfile.parse import read
 from launch.jobfile.schema import Data, JobFile, JobFileError, Output
-from launch.jobfile.script import script_of
 from launch.jobfile.to_spec import (
     Flags,
     Made,
@@ -19,6 +19,7 @@ from launch.jobfile.to_spec import (
     node_count,
     wanted_environment,
 )
+from launch.launchers.script import script_of
 
 __all__ = [
     "ASSETS",
@@ -30,6 +31,7 @@ __all__ = [
     "NamedEnvironment",
     "Output",
     "Pushed",
+    "destination",
     "find_asset",
     "list_assets",
     "located",

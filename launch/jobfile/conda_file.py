@@ -147,7 +147,8 @@ def _read(reader: Reader, item: Place, into: _Dependencies, scope: Scope) -> Non
     if item.is_mapping:
         for one in reader.block(item, ("pip",)).values():
             into.pip += [
-                Source(f"{line.where}: {line.key}", values.text(line), scope) for line in one.items()
+                Source(f"{line.where}: {line.key}", values.text(line, replaced=True), scope)
+                for line in one.items()
             ]
         return
     text = " ".join(values.text(item).split())

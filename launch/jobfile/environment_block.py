@@ -20,7 +20,7 @@ from launch.environment.image_reference import image_reference
 from launch.environment.requirements import read_requirements
 from launch.jobfile import values
 from launch.jobfile.conda_file import conda_environment, read_conda
-from launch.jobfile.environment_reference import NamedEnvironment, read_name
+from launch.jobfile.environment_reference import NamedEnvironment, in_file, read_name
 from launch.jobfile.fields import Reader
 from launch.jobfile.yaml_source import Place
 
@@ -48,11 +48,11 @@ def read_environment(
         return read_mapping(reader, place, scope, ("requirements",) if own else ())
     with reader.collecting():
         text = values.text(place)
+        found = read_name(f"{place.where}: {place.key}", text)
         if not own and not text.startswith("azureml:"):
-            raise place.wrong(
-                "is not the name of an environment", f"write azureml:{text}, or image: NAME below it"
-            )
-        return read_name(f"{place.where}: {place.key}", text)
+            remedy = f"write azureml:{text} for an environment of that name, or {in_file(text)} for an image"
+            raise place.wrong("is not the name of an environment", remedy)
+        return found
     return None
 
 
@@ -66,7 +66,7 @@ def read_mapping(
     before = len(reader.errors)
     entries = reader.entries(place)
     reader.errors += [entries[key].wrong(*why) for key, why in _REFUSED.items() if key in entries]
-    hints = {"requirements": "write it under ranklift:"}
+    hints = {"requirements": "move the whole environment: under ranklift:, where it may have this key"}
     found = reader.block(place, (*_KEYS, *_REFUSED, *more), (), hints)
     for key in ("$schema", "description", "version"):
         reader.get(found, key, values.written, "")

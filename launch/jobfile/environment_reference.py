@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass
 
 from launch.environment.environment_spec import Bare
+from launch.environment.image_reference import image_reference
 from launch.errors import InputError
 
-__all__ = ["NamedEnvironment", "read_name"]
+__all__ = ["NamedEnvironment", "in_file", "read_name"]
 
 _NAME = r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)"
 _REFERENCES = (
@@ -43,6 +44,25 @@ class NamedEnvironment:
         return InputError(self.where, self.written, problem, remedy)
 
 
+def _names_image(text: str) -> bool:
+    """Return whether a text may be a container image's name, and cannot be an environment's.
+
+    >>> _names_image("pytorch/pytorch:2.8.0"), _names_image("train"), _names_image("python:3.12")
+    (True, False, False)
+    """
+    if any(one.fullmatch(text) for one in _REFERENCES):
+        return False
+    try:
+        return bool(image_reference("image", text))
+    except InputError:
+        return False
+
+
+def in_file(image: str) -> str:
+    """Return how a job file names an image."""
+    return f"{{image: '{image}'}}"
+
+
 def read_name(where: str, text: str) -> Bare | NamedEnvironment:
     """Return what an environment's name stands for; ``where`` is the key for errors.
 
@@ -56,6 +76,10 @@ def read_name(where: str, text: str) -> Bare | NamedEnvironment:
     match = next(filter(None, (one.fullmatch(text) for one in _REFERENCES)), None)
     if match is None:
         remedy = "write it as azureml:NAME:VERSION or azureml:NAME@latest"
+        if _names_image(image := text.removeprefix("azureml:")):
+            remedy = (
+                f"give --image {image}" if where.startswith("--environment") else f"write {in_file(image)}"
+            )
         raise InputError(where, text, "is not the name of an environment", remedy)
     found = match.groupdict()
     if found["label"] not in (None, "latest"):

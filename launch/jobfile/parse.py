@@ -10,13 +10,14 @@ from launch.access import Access, Scope
 from launch.data.data_address import is_address
 from launch.durations import LONGEST_S
 from launch.errors import InputError
+from launch.expressions import MARK
 from launch.job.spec import LONGEST
 from launch.jobfile import values
 from launch.jobfile.environment_block import read_environment
 from launch.jobfile.fields import Reader
 from launch.jobfile.interpolation import check
 from launch.jobfile.schema import JobFile, JobFileError, Own
-from launch.jobfile.sections import read_distribution, read_input, read_output, read_own
+from launch.jobfile.sections import OWN, read_distribution, read_input, read_output, read_own
 from launch.jobfile.yaml_source import Place, compose
 
 __all__ = ["UNUSED", "USED", "read"]
@@ -34,6 +35,21 @@ _BLOCKS = (
 )
 UNUSED = (*_TEXTS, *_BLOCKS)
 """Keys of the format without an effect here."""
+_HINTS = {
+    **dict.fromkeys(OWN, "write it under ranklift:"),
+    **dict.fromkeys(("instance_count", "instance_type", "shm_size"), "write it under resources:"),
+    **dict.fromkeys(
+        ("process_count_per_instance", "worker_count", "parameter_server_count"),
+        "write it under distribution:",
+    ),
+    **dict.fromkeys(("image", "conda_file", "build"), "write it under environment:"),
+    **dict.fromkeys(("script", "args", "arguments"), "write it into command:, e.g. python train.py --lr 0.1"),
+    "timeout": "write it under limits:",
+    "requirements": "write environment: {requirements: FILE} under ranklift:",
+    "nodes": "write instance_count: under resources: for their number, nodes: under ranklift: for their ids",
+    "env": "write environment_variables:",
+}
+"""Where keys belong that are written at the top."""
 _OTHERS = {"jobs": "a pipeline's", "trial": "a sweep's"}
 """Keys that only other kinds of jobs have, with the owner of each."""
 _INSTANCES = values.whole("say on how many nodes the job is to run")
@@ -56,7 +72,7 @@ def read(path: Path, overrides: Sequence[tuple[str, str]] = (), access: Access |
     entries = root.entries()
     _check_kind(entries)
     reader = Reader()
-    top = reader.block(root, USED, UNUSED)
+    top = reader.block(root, USED, UNUSED, _HINTS)
     for key in (key for key in entries if key in UNUSED):
         with reader.collecting():
             _check_unused(key, entries[key])
@@ -72,7 +88,7 @@ def read(path: Path, overrides: Sequence[tuple[str, str]] = (), access: Access |
         for key, place in reader.named(top.get("outputs"), "an output").items()
     }
     env = {
-        key: reader.get({key: place}, key, values.written, "")
+        key: reader.get({key: place}, key, lambda one: values.written(one, replaced=True), "")
         for key, place in reader.named(top.get("environment_variables"), "a variable").items()
     }
     distribution = read_distribution(reader, top["distribution"]) if "distribution" in top else None
@@ -149,7 +165,7 @@ def _command(reader: Reader, root: Place, top: Mapping[str, Place]) -> str:
         remedy = "add one, e.g. command: python train.py"
         reader.errors.append(InputError(root.where, None, "the job has no command", remedy))
         return ""
-    command = reader.get(top, "command", values.text, "-")
+    command = reader.get(top, "command", lambda place: values.text(place, replaced=True), "-")
     if not command.strip():
         reader.errors.append(
             top["command"].wrong("is empty", "give the command line to run, e.g. python train.py")
@@ -182,7 +198,12 @@ def _seconds(place: Place) -> float:
 
 
 def _tags(reader: Reader, place: Place | None) -> dict[str, str]:
+    tags = reader.entries(place)
+    reader.errors += [
+        tag.wrong("has an expression in its name, which is not replaced", "write the name itself")
+        for key, tag in tags.items()
+        if MARK in key
+    ]
     return {
-        key: "" if tag.is_null else reader.get({key: tag}, key, values.text, "")
-        for key, tag in reader.entries(place).items()
+        key: "" if tag.is_null else reader.get({key: tag}, key, values.text, "") for key, tag in tags.items()
     }

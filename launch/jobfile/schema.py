@@ -46,8 +46,9 @@ class Output:
     """An output of the job."""
 
     type: str = "uri_folder"
-    address: DatastorePath | BlobAddress | None = None
-    """Where it goes when the job has ended; None for the nodes alone."""
+    path: str = ""
+    """Where it goes when the job has ended, as it is written: see
+    :func:`launch.jobfile.interpolation.destination`. Empty for the nodes alone."""
 
 
 @dataclass(frozen=True, slots=True)

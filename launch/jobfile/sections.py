@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import get_args
 
 from launch.access import Scope
-from launch.data.data_address import is_address, read_address, without_query
-from launch.data.data_spec import STAGES, BlobAddress, DatastorePath, LocalPath, NodePath, WebAddress
+from launch.data.data_address import is_address, read_address
+from launch.data.data_spec import STAGES, LocalPath, NodePath, WebAddress
 from launch.data.data_stores import refuse_sas
 from launch.errors import InputError
 from launch.job.spec import OutputType
 from launch.jobfile import values
 from launch.jobfile.environment_block import read_environment
 from launch.jobfile.fields import Reader
+from launch.jobfile.interpolation import destination
 from launch.jobfile.mltable import MLTABLE, refuse_paths_elsewhere
 from launch.jobfile.schema import Data, Distribution, Output, Own
 from launch.jobfile.yaml_source import Place
@@ -25,12 +26,22 @@ from launch.launchers.tensorflow import MOST_SERVERS
 from launch.remote.base.health_records import HealthMode
 from launch.remote.mpi.registry import MPIS
 
-__all__ = ["read_data", "read_distribution", "read_input", "read_output", "read_own"]
+__all__ = ["OWN", "read_data", "read_distribution", "read_input", "read_output", "read_own"]
 
+OWN = (
+    *("mpi", "mpirun_args", "nodes", "setup", "python", "environment", "chief", "metrics", "max_restarts"),
+    *("hang_after", "health", "on_unhealthy", "grace", "upload", "upload_every", "probe"),
+    *("flight_recorder", "identity", "stage"),
+)
+"""Keys of the ``ranklift:`` block."""
 _ASSETS = get_args(OutputType)
 _INPUT_MODES = ("ro_mount", "download", "direct", "eval_mount", "eval_download")
 _OUTPUT_MODES = ("mount", "rw_mount", "upload", "direct")
+_PATHS = ("data", "dataset", "file", "folder", "source", "uri", "url")
+"""What the path is called elsewhere."""
 _STAGED = ("ro_mount", "download")
+_SOME_JOB = "job"
+"""Stands for a job's id until it has one."""
 _FILES, _FOLDERS = ("uri_file",), ("uri_folder", MLTABLE, "mlflow_model")
 
 _PROCESSES = values.whole("give the number of processes on each node, or leave it out for one")
@@ -53,6 +64,7 @@ def read_input(reader: Reader, place: Place, scope: Scope) -> str | Data | None:
     hints = {
         "path_on_compute": f"Ranklift chooses its path on the nodes: use ${{{{{place.key}}}}} in the command",
         "default": "give the value itself, as in lr: 0.1",
+        **dict.fromkeys(_PATHS, "write path: with the path or the address"),
     }
     before = len(reader.errors)
     found = reader.block(place, ("type", "path", "mode"), ("datastore",), hints)
@@ -118,26 +130,18 @@ def read_output(reader: Reader, place: Place) -> Output:
     """Return an output: its type, and where it goes."""
     if place.is_null:
         return Output()
-    found = reader.block(place, ("type", "path"), ("mode", "name", "version"))
-    kind, address = "uri_folder", None
+    hints = dict.fromkeys(_PATHS, "write path: with the place in storage")
+    found = reader.block(place, ("type", "path"), ("mode", "name", "version"), hints)
+    kind, path = "uri_folder", ""
     with reader.collecting():
         if place.is_mapping and "mode" in (keys := place.entries()):
             values.one_of(keys["mode"], _OUTPUT_MODES)
         if "type" in found:
             kind = values.one_of(found["type"], _ASSETS)
         if "path" in found:
-            address = _destination(found["path"])
-    return Output(kind, address)
-
-
-def _destination(place: Place) -> DatastorePath | BlobAddress:
-    key, value = f"{place.where}: {place.key}", values.text(place)
-    address = read_address(key, value)
-    refuse_sas(key, address)
-    if not isinstance(address, DatastorePath | BlobAddress):
-        remedy = "write azureml://datastores/workspaceblobstore/paths/PATH, which is the container results"
-        raise InputError(key, without_query(value), "is not a place in storage to write to", remedy)
-    return address
+            destination(found["path"], _SOME_JOB)
+            path = values.text(found["path"], replaced=True)
+    return Output(kind, path)
 
 
 def read_distribution(reader: Reader, place: Place) -> Distribution | None:
@@ -173,30 +177,11 @@ def read_distribution(reader: Reader, place: Place) -> Distribution | None:
 
 def read_own(reader: Reader, place: Place, scope: Scope) -> Own:
     """Return the ``ranklift:`` block."""
-    found = reader.block(
-        place,
-        (
-            "mpi",
-            "mpirun_args",
-            "nodes",
-            "setup",
-            "python",
-            "environment",
-            "chief",
-            "metrics",
-            "max_restarts",
-            "hang_after",
-            "health",
-            "on_unhealthy",
-            "grace",
-            "upload",
-            "upload_every",
-            "probe",
-            "flight_recorder",
-            "identity",
-            "stage",
-        ),
-    )
+    hints = {
+        **dict.fromkeys(("image", "conda_file", "build", "requirements"), "write it under environment: here"),
+        "timeout": "write it under limits:, beside ranklift:",
+    }
+    found = reader.block(place, OWN, (), hints)
     return Own(
         mpi=reader.get(found, "mpi", lambda place: values.one_of(place, MPIS), None),
         mpirun_args=reader.get(found, "mpirun_args", _words, ()),

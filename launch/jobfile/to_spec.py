@@ -11,16 +11,17 @@ from typing import Literal
 
 from launch.environment.environment_spec import Environment
 from launch.errors import InputError
+from launch.job.rank_env import job_paths
 from launch.job.spec import GRACE_S, HEALTH, JobSpec
 from launch.jobfile.environment_reference import NamedEnvironment
 from launch.jobfile.interpolation import filled, values_of
 from launch.jobfile.mltable import MLTABLE
 from launch.jobfile.schema import Data, JobFile
-from launch.jobfile.script import script_of
 from launch.launchers.base import Start, either
 from launch.launchers.detect import required_modules, runs_under, starts_own_processes
 from launch.launchers.fit import fitted
 from launch.launchers.registry import LAUNCHERS, WITHOUT_DISTRIBUTION
+from launch.launchers.script import is_missing, script_of
 from launch.numbers import counted
 from launch.remote.base.health_records import HealthMode
 
@@ -131,12 +132,13 @@ def make(
     """Return the job ``identifier`` on ``nodes`` nodes.
 
     ``environment`` is what :func:`wanted_environment` returned, resolved; ``source`` is the text of the
-    script that the command runs (:func:`~launch.jobfile.script.script_of`), where it is known. Raise
+    script that the command runs (:func:`~launch.launchers.script.script_of`), where it is known. Raise
     :class:`~launch.errors.InputError` naming the file's line.
     """
     flags = flags or Flags()
     command = job.places["command"]
-    known = values_of(job, pushed.paths, f"{home}/.ranklift/jobs/{identifier}/outputs")
+    outputs = job_paths(f"{home}/.ranklift/jobs/{identifier}")["RANKLIFT_OUTPUT_DIR"]
+    known = values_of(job, pushed.paths, outputs)
     line = filled(job.command, known, command)
     _check_script(job, line, pushed)
     kind = job.distribution.kind if job.distribution else WITHOUT_DISTRIBUTION
@@ -236,6 +238,8 @@ def located(job: JobFile, flags: Flags, error: InputError) -> InputError:
             return InputError(option, error.value, error.problem, error.remedy)
     if kind == "env":
         return job.located(error, f"environment_variables.{name or error.value}")
+    if kind == "outputs" and f"outputs.{error.value}" in job.places:
+        return job.located(error, f"outputs.{error.value}")
     if kind in ("outputs", "metrics") and name:
         return job.located(error, f"outputs.{name}" if kind == "outputs" else f"ranklift.metrics.{name}")
     return job.located(error, _KEYS.get(kind, ""))
@@ -243,8 +247,8 @@ def located(job: JobFile, flags: Flags, error: InputError) -> InputError:
 
 def _check_script(job: JobFile, line: str, pushed: Pushed) -> None:
     script = script_of(line)
-    if script is None or script in pushed.files:
-        return
+    if script is None or not is_missing(script, pushed.files) or job.own.setup:
+        return  # a setup line may make it: the nodes look for it then
     if job.code is None:
         problem, remedy = f"runs {script}, but no code is pushed", "add code: with the script's folder"
     else:

@@ -10,6 +10,7 @@ from pathlib import Path
 from launch import durations, numbers
 from launch.access import Scope
 from launch.errors import InputError
+from launch.expressions import MARK, expressions, remedy_of
 from launch.jobfile.yaml_source import Place
 
 __all__ = [
@@ -30,8 +31,11 @@ _UNITS = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _LARGEST = 1024**5
 
 
-def text(place: Place) -> str:
-    """Return a text; numbers and ``true`` need quotes, as in Azure ML."""
+def text(place: Place, *, replaced: bool = False) -> str:
+    """Return a text; numbers and ``true`` need quotes, as in Azure ML.
+
+    One with an expression is refused, unless the caller has it ``replaced``.
+    """
     if place.is_mapping or place.is_list:
         raise place.wrong(f"must be one string, not {place.text}", "write it after the colon")
     if place.is_null:
@@ -39,17 +43,29 @@ def text(place: Place) -> str:
     value = place.value
     if not isinstance(value, str):
         raise place.wrong("is not a string", f"put it in quotes: '{place.text}'")
-    return value
+    return value if replaced else _without_expression(place, value)
 
 
-def written(place: Place) -> str:
-    """Return a plain value as written: ``010`` and ``true`` are unchanged, ``''`` is empty."""
+def written(place: Place, *, replaced: bool = False) -> str:
+    """Return a plain value as written: ``010`` and ``true`` are unchanged, ``''`` is empty.
+
+    One with an expression is refused, unless the caller has it ``replaced``.
+    """
     if place.is_mapping or place.is_list:
         raise place.wrong(f"must be one value, not {place.text}", "write it after the colon")
     if place.is_null:
         raise place.wrong("is empty", "give it a value ('' for an empty one) or remove the key")
     _ = place.value
-    return place.text
+    return place.text if replaced else _without_expression(place, place.text)
+
+
+def _without_expression(place: Place, value: str) -> str:
+    if MARK not in value:
+        return value
+    name, found = next(iter(expressions(value)), ("", MARK))
+    why = remedy_of(name) if name.startswith("secrets.") else None
+    problem, remedy = why or ("is not replaced here", "write the value itself")
+    raise place.wrong(problem, remedy, at=MARK if "\n" in found else found)
 
 
 def literal(place: Place) -> str:

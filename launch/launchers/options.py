@@ -46,6 +46,8 @@ class Options:
     """Each as the command has it, its value included."""
     are_all_known: bool
     """Whether no word among them is a variable, which may stand for further options."""
+    count: int = 0
+    """Words that they are."""
 
     def first(self, *names: str) -> str | None:
         """Return the first of these names that is given."""
@@ -102,7 +104,7 @@ def _read(words: Sequence[str], flags: Sequence[str], names: Sequence[str]) -> O
             place += 1
         given[name], written[name] = value, word
     is_known = place == len(words) or not words[place].startswith(("$", "`"))
-    return Options(given, written, is_known)
+    return Options(given, written, is_known, place + (words[place : place + 1] == ["--"]))
 
 
 def _is_next(word: str) -> bool:

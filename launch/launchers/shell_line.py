@@ -16,6 +16,7 @@ __all__ = [
     "Word",
     "commands",
     "joined",
+    "operator_of",
     "quoted",
     "run_by_python",
     "simple_commands",
@@ -45,7 +46,10 @@ _PART = re.compile(
 )
 _ESCAPED = re.compile(r"\\([\\\"$`])")
 _FILE = re.compile(r"(?<!<)<<-?[ \t]*(['\"]?)(\w+)\1[^\n]*\n")
-_RUN = re.compile(r"-[bBdEiIOPqsSuvx]*([cm])")
+_RUN = re.compile(r"-[bBdEiIOPqsSuvx]*([cm])(.*)", re.DOTALL)
+_WITH_VALUE = re.compile(r"-[bBdEiIOPqsSuvx]*[WX]|--check-hash-based-pycs")
+"""Options of Python whose value is the next word."""
+_OPERATOR = re.compile(r"[;&|<>]+\d*")
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z0-9_]+)\}|([A-Za-z0-9_]+))")
 
 
@@ -139,16 +143,19 @@ def commands(line: str) -> Iterator[list[str]]:
 
 
 def run_by_python(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """Return what Python runs: the option ``-m`` or ``-c``, "" for a script, and the words from there on.
+    """Return what Python runs: the option ``-m`` or ``-c``, ``-`` for stdin, "" for a script, and the words
+    from there on.
 
     >>> run_by_python(["-W", "error", "-m", "pkg.train", "-x"]), run_by_python(["-u", "train.py"])
     (('-m', ['pkg.train', '-x']), ('', ['train.py']))
     """
     place = 0
     while place < len(arguments) and arguments[place].startswith("-"):
+        if arguments[place] == "-":
+            return "-", arguments[place + 1 :]
         if found := _RUN.fullmatch(arguments[place]):
-            return f"-{found[1]}", arguments[place + 1 :]
-        place += 2 if arguments[place] in ("-W", "-X") else 1
+            return f"-{found[1]}", [*([found[2]] if found[2] else []), *arguments[place + 1 :]]
+        place += 2 if _WITH_VALUE.fullmatch(arguments[place]) else 1
     return "", arguments[place:]
 
 
@@ -175,6 +182,24 @@ def quoted(word: str, literal: Callable[[str], str] = shlex.quote) -> str:
             at = match.end()
     parts.append(word[at:] and literal(word[at:]))
     return "".join(parts) or "''"
+
+
+def operator_of(line: str) -> str:
+    """Return the first operator of a shell in a line whose quotes close; empty where none is unquoted.
+
+    >>> operator_of("train.py 2>&1 | tee log"), operator_of("bash -c 'a > b' '|' 'c;'")
+    ('2>&1', '')
+    """
+    at = 0
+    while (found := _PART.match(line, at)) is not None:
+        at = found.end()
+        begin = re.search(r"[;&|]", found["end"] or "") or re.match(r"[<>]", found["plain"] or "")
+        if begin is not None:
+            start = found.start() + begin.start()
+            number = re.search(r"(?<!\S)\d*$", line[:start]) if found["plain"] else None
+            operator = _OPERATOR.match(line, start)
+            return f"{number[0] if number else ''}{operator[0] if operator else ''}"
+    return ""
 
 
 def words(key: str, line: str) -> tuple[str, ...]:

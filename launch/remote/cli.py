@@ -118,6 +118,15 @@ def _wait(job: str) -> int:
     return 0
 
 
+def _tag(job: str, tags: str) -> int:
+    """Add tags, a JSON object, to a job, and send its report."""
+    from launch.remote.head import query
+
+    if not query.add_tags(job, json.loads(tags)):
+        return _refuse("the tags were not kept: the disk is full, or the job has 256 KiB of tags", _FAILED)
+    return _show(job)
+
+
 def _watch_samples(job: str) -> int:
     from launch.remote.sample import watch_samples
 
@@ -289,10 +298,17 @@ def _remove_staged_data(shared: str, *names: str) -> int:
         return _refuse(error.reason, _FAILED)
 
 
-def _list_files(job: str) -> int:
+def _list_files(job: str, more: str = "") -> int:
     from launch.remote.collect import send
 
-    return send.files(job)
+    return send.files(job, with_work=more == "work")
+
+
+def _left(job: str = "") -> int:
+    """Send what the job, or each job, left in its working folder on this node."""
+    from launch.remote.collect import trees
+
+    return _answer(trees.answer(job))
 
 
 def _send_files(job: str) -> int:
@@ -301,10 +317,10 @@ def _send_files(job: str) -> int:
     return send.send(job)
 
 
-def _relay(job: str, what: str) -> int:
+def _relay(job: str, what: str, *more: str) -> int:
     from launch.remote.collect import relay
 
-    return relay.relay(job, what)
+    return relay.relay(job, what, *more)
 
 
 def _upload(job: str) -> int:
@@ -352,6 +368,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "environments": _environments,
     "files": _list_files,
     "follow": _follow,
+    "left": _left,
     "list": _list,
     "metrics": _metrics,
     "mpi": _mpi,
@@ -370,6 +387,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "staged-data": _staged_data,
     "submit": _submit,
     "sweep": _sweep,
+    "tag": _tag,
     "upload": _upload,
     "upload-job": _upload_job,
     "wait": _wait,

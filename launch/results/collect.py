@@ -51,6 +51,7 @@ def collect(
     remote: str | None,
     others: Others | None = None,
     show: Callable[[Progress], object] = lambda _: None,
+    work: str | None = None,
 ) -> CollectReport:
     """Fetch the job's missing logs, outputs and records from all its nodes into ``into/<job>/``.
 
@@ -58,12 +59,14 @@ def collect(
     nodes that the head cannot reach, and all others when the head is unreachable or None, are queried by
     ``others``. ``remote`` is the node code's id, None for the newest that a node has. Nodes that do not
     answer either way are in the report's ``results`` with their error. ``show`` is called for every piece.
+    With ``work`` also what the job left in its working folders is fetched: what fits that pattern, all of it
+    where that is empty.
 
     Raise :class:`~launch.errors.InputError` when the head has no such job or the folder cannot be made,
     :class:`~launch.errors.RetryError` when the folder is full or another collect works in it.
     """
     results = Results(into, job)
-    run = _Run(job, results, Progress(show), remote, head)
+    run = _Run(job, results, Progress(show), remote, head, work)
     complete = False
     try:
         if head is not None:
@@ -84,11 +87,20 @@ class _Run:
     """One run of :func:`collect`."""
 
     def __init__(
-        self, job: str, results: Results, progress: Progress, remote: str | None, head: Host | None
+        self,
+        job: str,
+        results: Results,
+        progress: Progress,
+        remote: str | None,
+        head: Host | None,
+        work: str | None,
     ) -> None:
         self.without_head: RankliftError | None = None
         self._job, self._results, self._progress, self._remote = job, results, progress, remote
         self._head = None if head is None else head.name
+        self._match = work or ""
+        self._more = () if work is None else ("work",)
+        """Further words of the request for a listing."""
         self._names: list[str] = []
         """The job's nodes as listed by the head; empty before the list arrives."""
         self._fetches: dict[str, NodeFetch] = {}
@@ -111,7 +123,7 @@ class _Run:
 
     def _fetch(self, name: str) -> NodeFetch:
         if name not in self._fetches:
-            self._fetches[name] = NodeFetch(name, self._results, self._progress, self._claims)
+            self._fetches[name] = NodeFetch(name, self._results, self._progress, self._claims, self._match)
         return self._fetches[name]
 
     # -- through the head -------------------------------------------------------------------------
@@ -119,7 +131,7 @@ class _Run:
     def through_head(self, head: Host) -> None:
         """Fetch through the head; store the error that prevented or ended this in :attr:`without_head`."""
         try:
-            self._relay(head, "files", b"")
+            self._relay(head, ("files", *self._more), b"")
             requests = [
                 b"%d " % index + line
                 for index, name in enumerate(self._names)
@@ -128,7 +140,7 @@ class _Run:
             ]
             if requests:
                 size = sum(fetch.asked_for for fetch in self._fetches.values())
-                self._relay(head, "send", b"".join(requests), size)
+                self._relay(head, ("send",), b"".join(requests), size)
             for name in self._names:
                 if name not in self._errors:
                     self._attempt(name, self._fetch(name).check)
@@ -139,7 +151,7 @@ class _Run:
                 raise
             self.without_head = error
 
-    def _relay(self, head: Host, what: str, requests: bytes, size: int = 0) -> None:
+    def _relay(self, head: Host, what: Sequence[str], requests: bytes, size: int = 0) -> None:
         decoder = frames.Decoder()
 
         def take(data: bytes) -> None:
@@ -150,7 +162,7 @@ class _Run:
                     self._on_part(payload)
 
         with _well_formed(head.name):
-            command = rpc_argv(self._remote or "", "relay", self._job, what)
+            command = rpc_argv(self._remote or "", "relay", self._job, *what)
             check(head.stream(command, take, stdin=requests, timeout=_limit(size)), head, self._job)
 
     def _on_part(self, payload: bytes) -> None:
@@ -221,7 +233,7 @@ class _Run:
             raise GiveUpError(f"{host.name} has no node code of the project")
         try:
             with _well_formed(host.name):
-                self._ask(host, fetch, rpc_argv(version, "files", self._job))
+                self._ask(host, fetch, rpc_argv(version, "files", self._job, *self._more))
                 is_head = fetch.is_of_head if self._head is None else host.name == self._head
                 requests = fetch.requests(is_head=is_head)
                 if requests:

@@ -11,9 +11,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
 from launch.remote.base.payloads import Listed
-from launch.remote.collect.send import PLAN, RECORDS, TREES
+from launch.remote.collect.send import PLAN, RECORDS
+from launch.remote.collect.trees import TREES, is_work
 
 __all__ = ["Copy", "Entry", "FetchPlan", "Here", "Landing", "Wanted", "landing", "numbered", "plan_fetch"]
 
@@ -84,7 +86,7 @@ class Wanted:
         return self.entry.path in _NEWEST_COUNTS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FetchPlan:
     """The actions for one node."""
 
@@ -95,6 +97,8 @@ class FetchPlan:
     skipped: dict[str, str] = field(default_factory=dict)
     """Reason by path, for entries without content of the job: sockets, links to elsewhere."""
     left_out: dict[str, str] = field(default_factory=dict)
+    matched: int = 0
+    """Number of entries of working folders that fit the pattern."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +119,20 @@ def plan_fetch(
     *,
     is_head: bool,
     taken: Callable[[str], bool],
+    match: str = "",
 ) -> FetchPlan:
     """Return the plan for the listing of ``node``.
 
     ``here`` returns the local copies under a name; ``taken`` claims a log's name and returns whether another
-    node has it. No entry ever gets a path outside the results folder.
+    node has it. Of a working folder, only what fits the pattern ``match`` is fetched, unless that is empty.
+    No entry ever gets a path outside the results folder.
     """
     plan = FetchPlan()
     listed: set[str] = set()
     for entry in entries:
+        if match and _is_unmatched(entry.path, match):
+            continue
+        plan.matched += match != "" and is_work(entry.path.partition("/")[0])
         name = _place(node, entry.path, is_head=is_head)
         if name is None:
             plan.left_out[entry.path] = "its path leads out of the job's folder"
@@ -153,6 +162,16 @@ def plan_fetch(
     return plan
 
 
+def _is_unmatched(path: str, match: str) -> bool:
+    """Return whether a path in a working folder does not fit the pattern, and is in no folder that does.
+
+    >>> [_is_unmatched(path, "check*") for path in ("work/checkpoints/a", "work/log", "outputs/log")]
+    [False, True, False]
+    """
+    top, _, inside = path.partition("/")
+    return is_work(top) and not (fnmatchcase(inside, match) or fnmatchcase(inside, f"{match.rstrip('/')}/*"))
+
+
 def _is_usable(path: str) -> bool:
     r"""Return whether this machine can have a file at the path.
 
@@ -175,8 +194,8 @@ def _place(node: str, path: str, *, is_head: bool) -> str | None:
     parts = path.split("/")
     if "\0" in path or any(part in ("", ".", "..") for part in parts):
         return None
-    if parts[0] == "outputs":
-        return "/".join(["outputs", node, *parts[1:]])
+    if parts[0] == "outputs" or is_work(parts[0]):
+        return "/".join([parts[0], node, *parts[1:]])
     if parts[0] in TREES:
         return path
     if path in RECORDS and is_head:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from launch.client.left_files import LeftFiles, merged
 from launch.errors import GiveUpError
-from launch.remote.base import frames, job_dir
+from launch.remote.base import frames, job_dir, payloads
 from launch.remote.base.files import write_all
 from launch.remote.base.payloads import FileEnd, FileStart, Listed
 from launch.remote.collect import send
@@ -42,6 +43,10 @@ class NodeFiles:
     skipped: Mapping[str, str] = field(default_factory=dict)
     """Reason by path, for what is not a file of the job: sockets, links that lead out of its folder."""
     left_out: Mapping[str, str] = field(default_factory=dict)
+    left: LeftFiles | None = None
+    """What stays in the working folder, where that is not collected."""
+    matched: int = 0
+    """Number of entries of the working folder that fit the pattern of a collect that has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,11 @@ class CollectReport:
     def files(self) -> dict[str, NodeFiles]:
         """Files by node, without the errors."""
         return {node: result for node, result in self.results.items() if isinstance(result, NodeFiles)}
+
+    @property
+    def left(self) -> LeftFiles | None:
+        """What stays in working folders; None where that is nothing."""
+        return merged(files.left for files in self.files.values() if files.left is not None)
 
     @property
     def is_complete(self) -> bool:
@@ -88,8 +98,10 @@ class NodeFetch:
     """The fetch of one node's files, repeated over another connection where need be: files that have arrived
     count."""
 
-    def __init__(self, node: str, results: Results, progress: Progress, claims: dict[str, str]) -> None:
-        self.node = node
+    def __init__(
+        self, node: str, results: Results, progress: Progress, claims: dict[str, str], match: str = ""
+    ) -> None:
+        self.node, self._match = node, match
         self.has_folder = False
         self._results, self._progress, self._claims = results, progress, claims
         self._decoder = frames.Decoder()
@@ -105,6 +117,8 @@ class NodeFetch:
         self._vanished: list[str] = []
         self._skipped: dict[str, str] = {}
         self._left_out: dict[str, str] = {}
+        self._left: LeftFiles | None = None
+        self._matched = 0
 
     def again(self) -> None:
         """Start again over another connection: request again what the last one left unfinished."""
@@ -132,9 +146,11 @@ class NodeFetch:
         if not self._listed:
             raise GiveUpError(f"{self.node}: it ended before it had listed what it has")
         here = self._results.here
-        plan = plan_fetch(self.node, self._entries, here, is_head=is_head, taken=self._is_taken)
+        plan = plan_fetch(
+            self.node, self._entries, here, is_head=is_head, taken=self._is_taken, match=self._match
+        )
         self._entries = []
-        self._skipped, self._left_out = plan.skipped, plan.left_out
+        self._skipped, self._left_out, self._matched = plan.skipped, plan.left_out, plan.matched
         self._kept.update(copy.name for copy in plan.kept)
         self._make(plan)
         self._results.forget_sums(copy.name for one in plan.wanted for copy in one.here.copies if copy.whole)
@@ -189,6 +205,8 @@ class NodeFetch:
                 if self._listing > _LISTING:
                     raise frames.ProtocolError(f"a list of files of more than {_LISTING >> 20} MiB")
                 self._entries += map(Entry.from_listing, read(list[Listed], parse(payload)))
+            elif kind == send.LEFT:
+                self._left = LeftFiles.of(self.node, read(payloads.LeftFiles, parse(payload)))
             elif kind == send.LISTED:
                 self._listed, self.has_folder = True, read(bool, parse(payload))
             elif kind == send.START:
@@ -271,6 +289,8 @@ class NodeFetch:
             vanished=tuple(self._vanished),
             skipped=dict(self._skipped),
             left_out=dict(self._left_out),
+            left=self._left,
+            matched=self._matched,
         )
 
 

@@ -24,7 +24,7 @@ from typing import IO, Any
 
 from launch.errors import InputError, RankliftError, RetryError
 from launch.remote.base.files import write_all
-from launch.remote.collect.send import TREES
+from launch.remote.collect.trees import TREES, is_work
 from launch.results.diff import Copy, Here, numbered
 from launch.results.layout import PARTS, SUMS
 
@@ -311,12 +311,13 @@ class Results:
 
 
 def _is_record(name: str) -> bool:
-    """Return whether a file is a record of the job: neither a log nor an output.
+    """Return whether a file is a record of the job: not a log, an output or a file of its working folder.
 
     >>> _is_record("job.json"), _is_record("exits/node000001.jsonl"), _is_record("outputs/node000000/model")
     (True, True, False)
     """
-    return name.partition("/")[0] not in TREES
+    top = name.partition("/")[0]
+    return top not in TREES and not is_work(top)
 
 
 def sums_line(name: str, digest: str) -> bytes:

@@ -105,6 +105,12 @@ def _refuse_losses(stack: Stack, inventory: Inventory, nodes: Sequence[Node], fo
             replaces = f"`fab replace {sick.node.instance_id}`"
             remedy = f"`fab collect {use.uncollected[0]}`, or give them up with {replaces}"
             raise InputError("--on-unhealthy", "replace", problem, remedy)
+        if use.left:
+            job, left = use.left[0]
+            problem = f"{name} is sick ({sick}) and has what {job} left in its working folder: {left}"
+            replaces = f"`fab replace {sick.node.instance_id}`"
+            remedy = f"`fab collect {job} --work`, or give them up with {replaces}"
+            raise InputError("--on-unhealthy", "replace", problem, remedy)
 
 
 def _shared_rules(found: Sequence[Sick], nodes: int) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, TypeVar, get_args
 
 from launch.errors import InputError
+from launch.expressions import MARK
 from launch.numbers import MOST, bounded
 from launch.remote.base.health_records import HealthMode
 
@@ -69,6 +70,10 @@ def variables(given: Sequence[str], environ: Mapping[str, str]) -> Mapping[str, 
         if not equals and name not in environ:
             remedy = f"export {name}, or give its value as --env {name}=VALUE"
             raise InputError("--env", name, "is not set in the environment of this command", remedy)
+        if MARK in value:
+            problem = f"has {MARK}, and no expression is replaced in an option"
+            remedy = "write the value itself, or set the variable in environment_variables of a job file"
+            raise InputError(f"--env {name}", None, problem, remedy)
         found[name] = value if equals else environ[name]
     return found
 

@@ -35,6 +35,7 @@ __all__ = [
     "cell_width",
     "clear",
     "command",
+    "data",
     "error",
     "line_width",
     "log",
@@ -54,6 +55,11 @@ _ENDLESS = 100_000
 """Columns where there is no terminal, and for a table whose cells must stay whole: readers can wrap lines."""
 _REDRAW_S = 0.1
 _RESET = "\x1b[0m"
+
+
+def data(found: bytes) -> None:
+    """Write bytes to stdout as they are."""
+    _write_bytes(sys.stdout, found)
 
 
 def result(text: str) -> None:

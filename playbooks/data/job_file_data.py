@@ -58,18 +58,21 @@ def find_sources(
 
 def find_uploads(job: JobFile, identifier: str, storage: Storage) -> tuple[UploadRecord, ...]:
     """Return where the outputs of the job of this id go. Raise :class:`~launch.errors.InputError`."""
-    from launch.data.output_places import output_places, whole_place
+    from launch.data.output_places import output_places, refuse_part_of_whole, whole_place
+    from launch.jobfile import destination
 
-    places = {name: job.places[f"outputs.{name}.path"] for name, one in job.outputs.items() if one.address}
+    places = {name: job.places[f"outputs.{name}.path"] for name, one in job.outputs.items() if one.path}
     written = {
-        name: (one.address, f"{places[name].where}: {places[name].key}")
-        for name, one in job.outputs.items()
-        if one.address is not None
+        name: (destination(place, identifier), f"{place.where}: {place.key}")
+        for name, place in places.items()
     }
     found = output_places(written, storage)
     if job.own.upload:
         place = job.places["ranklift.upload"]
-        found.append(whole_place(identifier, storage, f"{place.where}: {place.key}"))
+        whole = whole_place(identifier, storage, f"{place.where}: {place.key}")
+        for one in found:
+            refuse_part_of_whole(one, whole, written[one["name"]][1])
+        found.append(whole)
     if job.own.upload_every_s is not None and not found:
         raise job.places["ranklift.upload_every"].wrong(
             "has nothing to upload", "set ranklift.upload: true, or give an output a path in storage"

@@ -13,13 +13,14 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from infra.inventory import Inventory
+from launch.client.left_files import left_words
 from launch.errors import GiveUpError, InputError, ManyNodesError, RankliftError
 from launch.numbers import counted
 from launch.remote.base.messages import size
 from playbooks.cli import output
 from playbooks.cli.task import command, open_from, with_address_age
 from playbooks.jobs.location import Place, find_job, note_of
-from playbooks.nodes.busy import COLLECTED
+from playbooks.nodes.busy import COLLECTED, WORK
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
 
@@ -44,15 +45,24 @@ _SHOWN = 20
     example="fab collect train-20260301-090507-0f3a --into results",
     help={
         "into": "folder in which <job>/ is created (default: results)",
+        "work": "copy also what the job left in its working folders, into <job>/work/<node>/",
+        "match": "of that only the files and folders that fit this pattern, as in 'checkpoints/*.ckpt'",
     },
     positional=["job"],
 )
 def collect(
-    context: Context, job: str, into: str = "results", stack: str | None = None, json: bool = False
+    context: Context,
+    job: str,
+    into: str = "results",
+    work: bool = False,
+    match: str | None = None,
+    stack: str | None = None,
+    json: bool = False,
 ) -> None:
     """Copy a job's logs and outputs from all its nodes into <into>/<job>/.
 
     Repeat it to continue after an interruption, or to copy what has been added since. Nothing is overwritten.
+    What the job wrote to its working folders outside of ./outputs is named, and copied with --work.
     """
     from launch.results.collect import Others
     from launch.results.collect import collect as fetch
@@ -61,6 +71,7 @@ def collect(
 
     if not into.strip():
         raise InputError("--into", into, "is not the name of a folder", "leave it out for results")
+    wanted = _wanted(match, with_work=work)
     chosen = open_from(context, stack)
     inventory = chosen.saved()
     name = choose_job(chosen, inventory, job)
@@ -73,8 +84,10 @@ def collect(
         others = Others(names, _visitor(inventory, cluster), output.progress)
         try:
             with progress_bar() as show:
-                work = partial(fetch, name, head, folder, remote=remote, others=others, show=show)
-                report = noted(name, head, work)
+                fetched = partial(
+                    fetch, name, head, folder, remote=remote, others=others, show=show, work=wanted
+                )
+                report = noted(name, head, fetched, with_work=wanted == "")
         except KeyboardInterrupt:
             output.progress(f"\nwhat was copied is in {folder / name}; the same command continues from there")
             raise Exit(code=130) from None
@@ -84,7 +97,7 @@ def collect(
         output.as_json(report)
     else:
         output.result(format_report(report))
-    for line in remarks(report):
+    for line in (*remarks(report), *_left(name, report, match)):
         output.progress(line)
     missing = list(_missing(report))
     if report.errors:
@@ -95,8 +108,29 @@ def collect(
         raise GiveUpError("\n".join(["some files were not copied", *missing]))
 
 
-def noted(job: str, head: Host | None, work: Callable[[], CollectReport]) -> CollectReport:
+def _wanted(match: str | None, *, with_work: bool) -> str | None:
+    """Return the pattern of what is copied of working folders: None for nothing, "" for all."""
+    if match is not None and not with_work:
+        raise InputError("--match", match, "chooses among files of working folders", "give --work too")
+    if match is not None and not match.strip("/ "):
+        raise InputError("--match", match, "is no pattern", "write it like 'checkpoints/*.ckpt'")
+    return (match or "") if with_work else None
+
+
+def _left(job: str, report: CollectReport, match: str | None) -> Iterator[str]:
+    """Yield what stays in working folders."""
+    if report.left is not None:
+        yield from left_words({job: report.left})
+    if match is not None and not any(files.matched for files in report.files.values()):
+        yield f"--match {match}: no file fits that the job left in its working folders"
+
+
+def noted(
+    job: str, head: Host | None, work: Callable[[], CollectReport], *, with_work: bool = False
+) -> CollectReport:
     """Return the report of ``work``, which collects the job; note on its head if all was copied.
+
+    ``with_work`` that includes what the job left in its working folders.
 
     The note is dated at the start of the collect: what a job adds later is newer. A silent head, or
     one with a full disk, has no note: `fab down` then asks before it removes the job.
@@ -104,7 +138,9 @@ def noted(job: str, head: Host | None, work: Callable[[], CollectReport]) -> Col
     is_begun = head is not None and _run(head, f'mkdir -p "$1" && : > "$1/$2.{_OWN}"', job)
     report = work()
     if head is not None and is_begun:
-        _run(head, f'mv "$1/$2.{_OWN}" "$1/$2"' if report.is_complete else f'rm -f "$1/$2.{_OWN}"', job)
+        also = f'cp -p "$1/$2.{_OWN}" "$1/$2{WORK}" && ' if with_work else ""
+        done = f'{also}mv "$1/$2.{_OWN}" "$1/$2"'
+        _run(head, done if report.is_complete else f'rm -f "$1/$2.{_OWN}"', job)
     return report
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from infra.inventory import Node
 from launch.access import Access
 from launch.errors import InputError
-from launch.launchers.shell_line import words
+from launch.launchers.shell_line import operator_of, words
 from launch.numbers import counted
 from launch.remote.base.health_records import HealthMode
 from playbooks.cli.options import processes_flag, variables
@@ -78,6 +78,8 @@ def job_spec(
     source = _source(root, command_line)
     line = _line(request, nodes, command_line, source)
     started = launcher.start_line(line)
+    if not started.shell:
+        _refuse_operators(request.line, launcher)
     start, env = started.start, variables(request.env, os.environ)
     written = started.command[0] if started.shell else started.command
     fit = fitted("line", written, len(nodes), launcher.name, env)
@@ -191,6 +193,17 @@ def _source(root: Path, line: Sequence[str]) -> str | None:
     if script is None or PurePosixPath(script).is_absolute():
         return None
     return source_text(root, script)
+
+
+def _refuse_operators(line: str, launcher: Launcher) -> None:
+    """Refuse what a shell would act on: none reads the line, and the script would get it as an argument."""
+    if operator := operator_of(line):
+        problem = f"{operator} would be an argument of the script: no shell reads this line"
+        remedy = (
+            f"for a shell, write fab launch.{launcher.task} \"bash -c '…'\" or the command of a job file; "
+            f"for an argument, write '{operator}' in quotes"
+        )
+        raise InputError("line", line, problem, remedy)
 
 
 def _processes(text: str, nodes: Sequence[Node]) -> int:

@@ -248,7 +248,7 @@ def launch_options(
     """Return what the options choose, with the data in storage. Raise :class:`~launch.errors.InputError`."""
     from launch.jobfile import Data
 
-    in_storage = job.own.upload or any(one.address for one in job.outputs.values())
+    in_storage = job.own.upload or any(one.path for one in job.outputs.values())
     in_storage |= any(isinstance(data, Data) and data.address is not None for data in job.inputs.values())
     in_storage |= bool(stage or job.own.stage)
     storage = storage_of(stack, inventory) if in_storage else Storage(None)

@@ -14,7 +14,7 @@ from playbooks.cli.options import number
 from playbooks.cli.signals import attached
 from playbooks.cli.task import command, open_from, seconds
 from playbooks.jobs.location import find_job
-from playbooks.jobs.printer import EventPrinter, detached_job_commands, end_as
+from playbooks.jobs.printer import EventPrinter, detached_job_commands, end_as, report_left
 
 __all__ = ["logs"]
 
@@ -74,7 +74,9 @@ def logs(  # noqa: PLR0913, PLR0917
     with Cluster(inventory, chosen.folder) as cluster, attached(on_signal):
         head = cluster.host(place.head)
         state = read(name, head, printer, remote=place.remote, selection=selection, wait=follow)
-    printer.finish()
+        printer.finish()
+        if follow:
+            report_left(state, inventory, cluster, place.remote)
     if follow:
         end_as(state)
     elif state.started is None:

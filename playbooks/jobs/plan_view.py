@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from launch.environment.environment_request import environment_text
+from launch.job.rank_env import job_paths
 from launch.job.spec import GRACE_S, HEALTH
 from launch.nodeset import fold, ranges
 from launch.numbers import counted
@@ -106,10 +107,10 @@ def _facts(
         facts.append(("fewest", f"continues with {counted(spec.min_nodes, 'node')} when others are lost"))
     if spec.grace_s != GRACE_S:
         facts.append(("grace", f"{spec.grace_s:g} s"))
-    outputs = f"{spec.home}/.ranklift/jobs/{planned.id}/outputs"
+    folder = f"{spec.home}/.ranklift/jobs/{planned.id}"
+    outputs = job_paths(folder)["RANKLIFT_OUTPUT_DIR"]
     facts += [("output", f"{name} ({asset}): {outputs}/{name}") for name, asset in spec.outputs.items()]
     facts.append(("command", shlex.join(planned.argv)))
-    folder = f"{spec.home}/.ranklift/jobs/{planned.id}"
     files = {name: f"{folder}/{name}" for name in ("hostfile", "machinefile")}
     for name, line in planned.mpirun.items():
         typed = [files.get(word[1:-1], word) if word.startswith("{") else word for word in line.words]

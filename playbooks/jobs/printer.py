@@ -1,18 +1,27 @@
-"""A job's events, and its end, on the terminal."""
+"""A job's events, its end, and what it left in its working folders, on the terminal."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from infra.inventory import Inventory
 from launch.client.events import Event, JobState, LogLine, Quiet, StateChange, StreamName
+from launch.client.left_files import LeftFiles, left_on, left_words, merged
 from launch.client.log_display import Bars, Merge, matches
 from playbooks.cli import output
+from playbooks.cli.merged_output import grouped
+from playbooks.jobs.location import STEP_S
 from playbooks.project import Stack
+from playbooks.ssh.fanout import fan_out_hosts
 from playbooks.start import sleep_while_read
 
-__all__ = ["EventPrinter", "detached_job_commands", "end_as"]
+if TYPE_CHECKING:
+    from playbooks.ssh.connection import Cluster
+
+__all__ = ["EventPrinter", "detached_job_commands", "end_as", "left_by", "left_lines", "report_left"]
 
 
 class EventPrinter:
@@ -90,6 +99,48 @@ def end_as(state: JobState) -> None:
 
 def _default_reason(state: JobState) -> str:
     return "cancel requested" if state.state == "CANCELLED" else "reason unknown"
+
+
+def left_by(
+    state: JobState, inventory: Inventory, cluster: Cluster, remote: str
+) -> tuple[LeftFiles | None, dict[str, str]]:
+    """Return what the job left on its nodes, None for nothing, and by node why that is unknown.
+
+    A job that has not ended, or whose ranks were never started, is not looked at.
+    """
+    if not state.is_terminal or state.started is None:
+        return None, {}
+    nodes = [node for node in inventory.nodes if node.name in state.nodes]
+    answers = fan_out_hosts(
+        cluster.host,
+        nodes,
+        lambda host: left_on(host, remote, state.job),
+        what="looking for files that the job left",
+        timeout=STEP_S,
+    )
+    unknown = {node: "the node was removed" for node in state.nodes if node not in answers}
+    parts: list[LeftFiles] = []
+    for node, answer in answers.items():
+        if isinstance(answer, Exception):
+            unknown[node] = str(answer).removeprefix(f"{node}: ")
+        else:
+            parts += answer.values()
+    return merged(parts), dict(sorted(unknown.items()))
+
+
+def left_lines(job: str, left: LeftFiles | None, unknown: dict[str, str]) -> Iterator[str]:
+    """Yield in words what :func:`left_by` returned."""
+    yield from left_words({} if left is None else {job: left})
+    reasons = {
+        node: f"what {job} left in its working folder is unknown: {why}" for node, why in unknown.items()
+    }
+    yield from grouped(reasons)
+
+
+def report_left(state: JobState, inventory: Inventory, cluster: Cluster, remote: str) -> None:
+    """Print what the job left, once it has ended."""
+    for line in left_lines(state.job, *left_by(state, inventory, cluster, remote)):
+        output.progress(line)
 
 
 def detached_job_commands(stack: Stack, job: str) -> str:

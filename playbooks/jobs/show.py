@@ -126,21 +126,41 @@ def _watch(
             sleep_while_read(_WATCH_S)
 
 
+def _tags(given: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not name or not equals:
+            raise InputError("--tag", one, "is not NAME=VALUE", "write it like --tag lr=0.1")
+        found[name] = value
+    return found
+
+
 @command(
     "job",
     example="fab job train-20260301-090507-0f3a",
+    help={"tag": "first add a tag to the job, or replace one: NAME=VALUE; may be repeated"},
+    iterable=["tag"],
     positional=["job"],
 )
-def job(context: Context, job: str, stack: str | None = None, json: bool = False) -> None:
+def job(
+    context: Context,
+    job: str,
+    stack: str | None = None,
+    tag: list[str] | None = None,
+    json: bool = False,
+) -> None:
     """Show one job in full: its state, when and where it ran, how its ranks ended, what its time went to.
 
     Goodput is the part of its time in steps that were kept; advice names what costs much of it.
     """
-    from launch.client.query import show_job
+    from launch.client.query import show_job, tag_job
     from playbooks.jobs.handle import choose_job
-    from playbooks.observe.job_facts import add_samples
+    from playbooks.jobs.printer import left_by, left_lines
+    from playbooks.observe.job_facts import add_samples, readable
     from playbooks.ssh.connection import Cluster
 
+    tags = _tags(tag or ())
     chosen = open_from(context, stack)
     inventory = chosen.saved()
     name = choose_job(chosen, inventory, job, report=False)  # the answer begins with it
@@ -148,8 +168,13 @@ def job(context: Context, job: str, stack: str | None = None, json: bool = False
     with Cluster(inventory, chosen.folder) as cluster:
         host = cluster.host(place.head)
         try:
-            report = show_job(name, host, remote=place.remote)
-            facts = None if json else add_samples(report, host, place.remote)
+            if tags:
+                report = tag_job(name, host, tags, remote=place.remote)
+            else:
+                report = show_job(name, host, remote=place.remote)
+            with readable(f"job {name}"):
+                facts = None if json else add_samples(report, host, place.remote)
+            left, unknown = left_by(report.state, inventory, cluster, place.remote)
         except NodeUnreachable as error:
             raise NodeUnreachable(
                 error.node,
@@ -158,9 +183,11 @@ def job(context: Context, job: str, stack: str | None = None, json: bool = False
                 "runs there",
             ) from None
     if facts is None:
-        output.as_json(report)
+        output.as_json({**output.plain(report), "left": left, "left_unknown": unknown})
     else:
         from launch.report.summary import summary
         from playbooks.jobs.tables import job_text
 
-        output.result((job_text(report) + summary(facts)).rstrip("\n"))
+        with readable(f"job {name}"):
+            text = job_text(report) + summary(facts)
+        output.result("\n".join([text.rstrip("\n"), *left_lines(name, left, unknown)]))

@@ -31,7 +31,7 @@ from playbooks.jobs.cancel import cancel_job, format_cancelled
 from playbooks.jobs.job_environment import in_environment
 from playbooks.jobs.location import forget, remember
 from playbooks.jobs.plan_view import plan_text
-from playbooks.jobs.printer import EventPrinter, detached_job_commands, end_as
+from playbooks.jobs.printer import EventPrinter, detached_job_commands, end_as, report_left
 from playbooks.nodes.push import push_notices, push_to, record_push
 from playbooks.project import Stack
 from playbooks.start import OutputFailed
@@ -274,6 +274,8 @@ def _run(
                     f"job {job} was being submitted: `fab job {job}` shows whether its head has it"
                 )
             raise
+        if state is not None:
+            report_left(state, inventory, cluster, remote)
     if state is None:
         _report_detached(stack, job, head, json=handling.json)
         return

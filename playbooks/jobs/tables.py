@@ -122,6 +122,7 @@ def job_text(report: JobReport, now: datetime | None = None) -> str:
         ("code", f"snapshot {report.code}" if report.code else ""),
         ("runs in", _runs_in(report.environment)),
         *(("data", _data(one)) for one in report.data),
+        ("tags", ", ".join(f"{name}={value}" for name, value in state.tags.items())),
         ("created", moment(state.created)),
         ("started", _started(state)),
         ("ended", moment(state.ended)),

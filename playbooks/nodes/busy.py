@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from infra.inventory import Inventory
 from infra.scale_plan import DEAD, Use
@@ -13,9 +14,10 @@ from playbooks.ssh.fanout import fan_out_hosts
 
 if TYPE_CHECKING:
     from launch.client.events import JobState
+    from launch.client.left_files import LeftFiles
     from launch.host import Host
 
-__all__ = ["ASK_DRAIN", "COLLECTED", "STEP_S", "collected_on", "uses"]
+__all__ = ["ASK_DRAIN", "COLLECTED", "STEP_S", "WORK", "collected_on", "not_copied", "uses"]
 
 STEP_S = 20.0
 """Limit of one node's answer to one query."""
@@ -23,9 +25,11 @@ COLLECTED = ".ranklift/collected"
 """Folder on a head with a file for each job that was collected whole, dated at the start of the collect."""
 ASK_DRAIN = f"f={DRAINED.lstrip('/')}; test ! -f $f || head -c 4096 $f"
 """Shell line: prints the node's drain. A job may have put a pipe in its place, which has no end."""
+WORK = ".work"
+"""Suffix of such a file for a collect that copied also what the job left in its working folders."""
 _ASK_COLLECTED = (
-    "for f in .ranklift/jobs/*/state.json; do d=${f%/state.json}; j=${d##*/}; "
-    f'if [ "{COLLECTED}/$j" -nt "$f" ]; then echo "$j"; fi; done'
+    'for f in .ranklift/jobs/*/state.json; do d=${f%/state.json}; j=${d##*/}; for n in "$j" '
+    f'"$j{WORK}"; do if [ "{COLLECTED}/$n" -nt "$f" ]; then echo "$n"; fi; done; done'
 )
 
 
@@ -55,11 +59,16 @@ def uses(stack: Stack, inventory: Inventory, holder: str = "") -> dict[str, Use]
     drains: dict[str, str] = {}
     unknown: dict[str, str] = {}
     removals: dict[str, str] = {}
+    left: dict[str, Mapping[str, LeftFiles]] = {}
+    unended: set[str] = set()
+    copied: set[str] = set()
     for name, answer in answers.items():
         if isinstance(answer, Exception):
             unknown[name] = str(answer).removeprefix(f"{name}: ")
             continue
-        states, collected, holders, drains[name] = answer
+        states, collected, holders, drains[name], left[name] = answer
+        unended.update(state.job for state in states if not state.is_terminal)
+        copied |= collected
         others = [one for one in holders if one not in (holder, drains[name])]
         held[name] = [one for one in others if not is_removal(one)]
         removals[name] = next(filter(is_removal, others), "")
@@ -81,13 +90,35 @@ def uses(stack: Stack, inventory: Inventory, holder: str = "") -> dict[str, Use]
             removals.get(name, ""),
             tuple(one for one in held[name] if one not in jobs[name]),
             drains.get(name, ""),
+            tuple(
+                (job, str(files)) for job, files in not_copied(left.get(name, {}), unended, copied).items()
+            ),
         )
         for name in by_name
     }
 
 
-def _query(host: Host, slots: int) -> tuple[tuple[JobState, ...], frozenset[str], tuple[str, ...], str]:
-    """Return the jobs with this head, which of them were collected, who holds the node's slots, its drain."""
+def not_copied(
+    left: Mapping[str, LeftFiles], unended: Collection[str], copied: Collection[str]
+) -> dict[str, LeftFiles]:
+    """Return what ended jobs left in their working folders, without those that a collect ``copied``."""
+    return {job: files for job, files in left.items() if job not in unended and f"{job}{WORK}" not in copied}
+
+
+class _Query(NamedTuple):
+    """What one node answers."""
+
+    jobs: tuple[JobState, ...]
+    """Those with this head."""
+    collected: frozenset[str]
+    holders: tuple[str, ...]
+    """Who holds the node's slots."""
+    drain: str
+    left: Mapping[str, LeftFiles]
+
+
+def _query(host: Host, slots: int) -> _Query:
+    from launch.client.left_files import left_on
     from launch.client.query import list_every
     from launch.client.rpc import readable, rpc_argv, version_there
     from launch.code.node_code import remote_id
@@ -96,15 +127,18 @@ def _query(host: Host, slots: int) -> tuple[tuple[JobState, ...], frozenset[str]
     drain = host.run(["sh", "-c", ASK_DRAIN], timeout=STEP_S).stdout.decode("utf-8", "replace").strip()
     remote = version_there(host, remote_id(), STEP_S)
     if remote is None:  # no job was ever launched there
-        return (), frozenset(), (), drain
+        return _Query((), frozenset(), (), drain, {})
     jobs = list_every(host, remote=remote)
     done = host.run(rpc_argv(remote, "slots", str(slots)), timeout=STEP_S)
     with readable(host):
         taken = read(list[tuple[int, str]], parse(done.stdout))
-    return jobs, collected_on(host) if jobs else frozenset(), tuple(holder for _, holder in taken), drain
+    collected = collected_on(host) if jobs else frozenset()
+    holders = tuple(holder for _, holder in taken)
+    return _Query(jobs, collected, holders, drain, left_on(host, remote))
 
 
 def collected_on(host: Host) -> frozenset[str]:
-    """Return the ids of the jobs with this head that a collect copied whole, begun after their end."""
+    """Return the ids of the jobs with this head that a collect copied whole, begun after their end; with the
+    suffix :data:`WORK` also of those of which a collect copied what they left in their working folders."""
     found = host.run(["sh", "-c", _ASK_COLLECTED], timeout=STEP_S).stdout
     return frozenset(found.decode("utf-8", "replace").split())

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import shlex
 import stat
+import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from invoke.context import Context
 from invoke.exceptions import Exit
 
 from infra.inventory import Inventory, Node
-from launch.errors import InputError, ManyNodesError
+from launch.errors import GiveUpError, InputError, ManyNodesError
 from launch.host import Completed
 from launch.nodeset import fold
 from playbooks.cli import output
@@ -23,6 +25,7 @@ from playbooks.cli.task import command, open_from, seconds, with_address_age
 from playbooks.nodes.choose import choose_nodes
 from playbooks.project import Stack
 from playbooks.ssh.fanout import LIMIT, fan_out_hosts
+from playbooks.start import OutputFailed
 
 if TYPE_CHECKING:
     from playbooks.ssh.connection import SshHost
@@ -44,24 +47,27 @@ _NOT_FOUND = 127
         "line": "command line, in quotes, where bash on the nodes expands $HOME and *; behind -- each word "
         "reaches the command as it is",
         "fanout": "number of nodes worked on at once",
+        "allow-cut": "end with 0 although output was longer than what is kept of it",
         "timeout": "limit for each node in seconds (default: none); 90s, 10m and 2h are accepted too",
     },
     positional=["line"],
 )
-def execute(
+def execute(  # noqa: PLR0913, PLR0917
     context: Context,
     line: str,
     nodes: str | None = None,
     stack: str | None = None,
     timeout: str | None = None,
     fanout: str = str(LIMIT),
+    allow_cut: bool = False,
     json: bool = False,
     dry_run: bool = False,
 ) -> None:
     """Run a command on nodes; print identical output once, for all nodes that gave it.
 
-    Of each node's stdout and stderr the last MiB is kept; what came before it is counted. A single node gets
-    stdin, unless that is a terminal; several nodes refuse a stdin that has data.
+    A single node's stdout goes into a file or a pipe as it is. Otherwise the last MiB of each node's stdout
+    and stderr is kept; what came before it is counted, and the exit status is 1 unless --allow-cut is given.
+    A single node gets stdin, unless that is a terminal; several nodes refuse a stdin that has data.
     The exit status is the command's own where all failures agree, else 1. Ctrl-C, SIGTERM and a
     closed terminal end the command on the nodes that have not answered, and name them.
     """
@@ -76,9 +82,13 @@ def execute(
     if dry_run:
         output.result(f"on {fold(node.name for node in wanted)}: {line}")
         return
-    results = run_on(chosen, inventory, wanted, line, limit, at_once, stdin)
+    as_it_is = len(wanted) == 1 and not json and not sys.stdout.isatty()
+    on_stdout = output.data if as_it_is else None
+    results = run_on(chosen, inventory, wanted, line, limit, at_once, stdin, on_stdout)
     if json:
         output.as_json(results)
+    elif as_it_is:
+        _print_rest(results)
     else:
         output.merged(results)
     if len(wanted) > 1 and _has_data(_STDIN):
@@ -94,6 +104,34 @@ def execute(
         raise with_address_age(inventory, ManyNodesError("exec", results))
     if broken or failed:
         raise Exit(code=failed.pop() if len(failed) == 1 and not broken else 1)
+    if not allow_cut:
+        _refuse_cut(results)
+
+
+def _print_rest(results: Mapping[str, Completed | Exception]) -> None:
+    """Print what a single node has to say beside its stdout, which is written. Raise what kept that from
+    being written."""
+    for name, found in results.items():
+        if isinstance(found, OutputFailed):
+            raise found
+        if isinstance(found, Completed):
+            output.merged({name: replace(found, exit_status=0)})
+            if found.exit_status:
+                output.progress(f"{name}: exit status {found.exit_status}")
+
+
+def _refuse_cut(results: Mapping[str, Completed | Exception]) -> None:
+    """Raise :class:`~launch.errors.GiveUpError` where not all output of a node was kept."""
+    cut = [
+        name
+        for name, found in results.items()
+        if isinstance(found, Completed) and (found.stdout_left_out or found.stderr_left_out)
+    ]
+    if cut:
+        raise GiveUpError(
+            f"the output of {fold(cut)} was longer than what is kept of it: write it to a file there, have a "
+            "single node's stdout go into a file here, or give --allow-cut"
+        )
 
 
 def _shell_hint(line: str, results: Iterable[Completed | Exception]) -> str:
@@ -129,10 +167,11 @@ def run_on(
     timeout: float | None,
     fanout: int = LIMIT,
     stdin: int | None = None,
+    on_stdout: Callable[[bytes], object] | None = None,
 ) -> dict[str, Completed | Exception]:
     """Run ``line`` on every node; return the end of its output, or the error, by node.
 
-    ``stdin`` is a file descriptor, for a single node.
+    ``stdin`` is a file descriptor, and ``on_stdout`` gets all of stdout, for a single node.
     """
     from playbooks.ssh.connection import Cluster
 
@@ -148,7 +187,7 @@ def run_on(
             return fan_out_hosts(
                 cluster.host,
                 nodes,
-                lambda host: host.run_tail(line, stdin=stdin, timeout=timeout),
+                lambda host: host.run_tail(line, stdin=stdin, timeout=timeout, on_stdout=on_stdout),
                 what=line,
                 limit=fanout,
                 timeout=None if timeout is None else timeout + 1,

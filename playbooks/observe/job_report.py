@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from invoke.context import Context
 
 from infra.inventory import Inventory
-from launch.errors import GiveUpError, InputError, RankliftError
+from launch.errors import InputError, RankliftError
 from playbooks.cli import output
 from playbooks.cli.task import command, open_from
 from playbooks.private_file import write_private
@@ -59,7 +57,7 @@ def report(
     from launch.report.page import report_page
     from playbooks.jobs.handle import choose_job
     from playbooks.jobs.location import find_job
-    from playbooks.observe.job_facts import job_facts
+    from playbooks.observe.job_facts import job_facts, readable
     from playbooks.ssh.connection import Cluster
 
     chosen = open_from(context, stack)
@@ -69,24 +67,11 @@ def report(
     _check_target(target, overwrite=overwrite)
     place = find_job(chosen, inventory, name)
     price = _price(chosen, inventory)
-    with Cluster(inventory, chosen.folder) as cluster, _readable(f"job {name}"):
+    with Cluster(inventory, chosen.folder) as cluster, readable(f"job {name}"):
         facts = job_facts(name, cluster.host(place.head), place.remote)
         page = report_page(facts, price, datetime.now(UTC))
     _write(target, page)
     _print(target, json=json)
-
-
-@contextmanager
-def _readable(whose: str) -> Iterator[None]:
-    """Raise GiveUpError for records that the block cannot use: ranks run as the user who writes them."""
-    try:
-        yield
-    except RankliftError:
-        raise
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise GiveUpError(
-            f"{whose}: its records are damaged: {type(error).__name__}: {error!s:.200}"
-        ) from None
 
 
 def _report_collected(folder: Path, target: str | None, *, overwrite: bool, json: bool) -> None:
@@ -95,9 +80,10 @@ def _report_collected(folder: Path, target: str | None, *, overwrite: bool, json
     from launch.report.collected import collected_facts
     from launch.report.cost import NodePrice
     from launch.report.page import report_page
+    from playbooks.observe.job_facts import readable
 
     price = NodePrice("", "", None, "no price list is asked for collected records")
-    with _readable(str(folder)):
+    with readable(str(folder)):
         facts = collected_facts(folder)
         page = report_page(facts, price, datetime.now(UTC))
     path = Path(target or f"report-{facts.report.state.job}.html").expanduser()

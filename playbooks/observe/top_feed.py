@@ -66,7 +66,7 @@ class Feed:
         self.job = job
         self.news = News("its head", time.monotonic())
         self._stack, self._inventory, self._wake = stack, inventory, wake
-        self._cluster = Cluster(inventory, stack.folder)
+        self._cluster = Cluster(inventory, stack.folder, tell=lambda _: None)
         self._closed = threading.Event()
         self._again_at = 0.0
         in_background(self._read)
@@ -128,7 +128,7 @@ class JobsList:
         """Start with the jobs of ``first``; None where none were listed yet."""
         self.jobs: Sequence[JobState] = first or ()
         self._inventory, self._wake = inventory, wake
-        self._cluster = Cluster(inventory, stack.folder)
+        self._cluster = Cluster(inventory, stack.folder, tell=lambda _: None)
         self._closed = threading.Event()
         self._is_due = first is None
         in_background(self._read)

@@ -28,9 +28,11 @@ from infra.inventory import KEY_FILE, KNOWN_HOSTS_FILE, Inventory, Node
 from launch.errors import GiveUpError, HostKeyChanged, InputError, NodeUnreachable, StepTimeout
 from launch.host import Completed
 from launch.remote.base import timing
+from playbooks.cli import output
 from playbooks.ssh.exchange import DeadlinePassed, Tail, exchange
 from playbooks.ssh.fanout import fan_out
 from playbooks.ssh.pins import read_pins
+from playbooks.ssh.silence import Silence
 from playbooks.ssh.user_command import UserCommand
 
 __all__ = ["ANSWER_BYTES", "Cluster", "SshHost", "shell_command"]
@@ -63,8 +65,12 @@ def shell_command(command: Sequence[str] | str) -> bytes:
 class Cluster:
     """The nodes of one saved inventory as hosts, each connected on first use."""
 
-    def __init__(self, inventory: Inventory, folder: Path) -> None:
+    def __init__(
+        self, inventory: Inventory, folder: Path, *, tell: Callable[[str], object] = output.progress
+    ) -> None:
         """Read known_hosts and user key from the stack's ``folder``; no others are used.
+
+        ``tell`` gets a line that names the nodes which let the caller wait.
 
         Raises :class:`~launch.errors.InputError` when one of them is missing or damaged.
         """
@@ -78,6 +84,7 @@ class Cluster:
         except Exception as error:  # noqa: BLE001
             problem = f"its keys cannot be read ({error or type(error).__name__})"
             raise InputError("stack", inventory.stack, problem, "run `fab status`") from None
+        self._silence = Silence(folder / "silent", tell)
         self._hosts: dict[str, SshHost] = {}
 
     def __enter__(self) -> Cluster:
@@ -90,7 +97,8 @@ class Cluster:
     def host(self, node: Node) -> SshHost:
         """Return the node's host, not yet connected."""
         if node.name not in self._hosts:
-            self._hosts[node.name] = SshHost(node, self._inventory.user, self._key, self._pins.get(node.name))
+            pin = self._pins.get(node.name)
+            self._hosts[node.name] = SshHost(node, self._inventory.user, self._key, pin, self._silence)
         return self._hosts[node.name]
 
     def close(self) -> None:
@@ -106,9 +114,12 @@ class SshHost:
     :attr:`command` is ended.
     """
 
-    def __init__(self, node: Node, user: str, key: paramiko.PKey, pin: paramiko.PKey | None) -> None:
+    def __init__(
+        self, node: Node, user: str, key: paramiko.PKey, pin: paramiko.PKey | None, silence: Silence
+    ) -> None:
         self.name = node.name
         self._node, self._user, self._key, self._pin = node, user, key, pin
+        self._silence, self._limit = silence, float(timing.OPERATOR_CONNECT_S)
         self._connection: Connection | None = None
         self._started: list[paramiko.Channel] = []  # paramiko closes a channel that nobody refers to
         self._opening = threading.Lock()
@@ -149,16 +160,23 @@ class SshHost:
 
         return replace(self.stream(command, keep, stdin=stdin, timeout=timeout), stdout=bytes(answer))
 
-    def run_tail(self, line: str, *, stdin: int | None = None, timeout: float | None = None) -> Completed:
+    def run_tail(
+        self,
+        line: str,
+        *,
+        stdin: int | None = None,
+        timeout: float | None = None,
+        on_stdout: Callable[[bytes], object] | None = None,
+    ) -> Completed:
         """Run a line as :meth:`run` does, but keep only the end of either stream, for output to print.
 
-        Keeps :data:`~playbooks.ssh.exchange.KEPT_BYTES`; the result has the number of bytes before.
+        Keeps :data:`~playbooks.ssh.exchange.KEPT_BYTES`; the result has the number of bytes before. With
+        ``on_stdout`` all of stdout goes there instead.
         """
         tail = Tail()
+        take = on_stdout or tail.add
         try:
-            completed = self.stream(
-                line, tail.add, stdin=stdin, timeout=timeout, on_start=self.command.on_start
-            )
+            completed = self.stream(line, take, stdin=stdin, timeout=timeout, on_start=self.command.on_start)
         finally:
             self.command.on_end()
         stdout = tail.end()
@@ -253,7 +271,8 @@ class SshHost:
     def _transport(self) -> paramiko.Transport:
         with self._opening:
             if self._connection is None or not self._connection.is_connected:
-                self._connection = self._connect()
+                with self._silence.connecting(self.name) as self._limit:
+                    self._connection = self._connect()
             transport: paramiko.Transport = self._connection.transport
             return transport
 
@@ -269,13 +288,13 @@ class SshHost:
             user=self._user,
             port=node.port,
             config=Config(lazy=True, overrides={"load_ssh_configs": False}),
-            connect_timeout=timing.OPERATOR_CONNECT_S,
+            connect_timeout=self._limit,
             connect_kwargs={
                 "pkey": self._key,
                 "allow_agent": False,
                 "look_for_keys": False,
-                "banner_timeout": timing.OPERATOR_CONNECT_S,
-                "auth_timeout": timing.OPERATOR_CONNECT_S,
+                "banner_timeout": self._limit,
+                "auth_timeout": self._limit,
                 "transport_factory": _transport,
             },
         )
@@ -318,9 +337,7 @@ class SshHost:
         except TimeoutError as error:
             if isinstance(error, StepTimeout):
                 raise
-            raise NodeUnreachable(
-                self.name, f"no answer from {where} within {timing.OPERATOR_CONNECT_S} s"
-            ) from error
+            raise NodeUnreachable(self.name, f"no answer from {where} within {self._limit:g} s") from error
         except paramiko.ssh_exception.NoValidConnectionsError as error:
             reasons = {e.strerror for e in error.errors.values() if isinstance(e, OSError)}
             reason = "; ".join(sorted(str(text) for text in reasons))

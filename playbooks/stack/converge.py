@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["build", "leaving", "present", "report_records", "shrink", "under_lock", "wanted_of"]
 
+_SHOWN = 8
+"""Jobs whose files are named, of each node."""
 _AFTER_LIMIT_S = 60.0
 """How much longer than the command's own limit nodes are held for a command that cannot release them."""
 
@@ -126,6 +128,11 @@ def report_records(chosen: Sequence[Node], used: Mapping[str, Use]) -> None:
     }
     for line in grouped(files):
         output.progress(line)
+    for node in chosen:
+        for job, left in used[node.name].left[:_SHOWN]:
+            output.progress(f"{node.name} loses what {job} left in its working folder: {left}")
+        if more := used[node.name].left[_SHOWN:]:
+            output.progress(f"{node.name} loses what {counted(len(more), 'more job')} left there")
 
 
 def build(

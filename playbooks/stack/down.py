@@ -31,8 +31,9 @@ def down(
     """Remove the cluster and its keys here, and print what is left; may be repeated.
 
     Asks first where something would be lost: jobs that run or wait, results that were never collected, as
-    far as the jobs' heads know, whatever is on nodes that do not answer, and what is in the stack's own
-    storage. Without a terminal it refuses then, with exit status 1 and one line, unless --yes is given.
+    far as the jobs' heads know, files in jobs' working folders, whatever is on nodes that do not answer, and
+    what is in the stack's own storage. Without a terminal it refuses then, with exit status 1 and one line,
+    unless --yes is given.
 
     Runs `pulumi destroy --yes`; the stack's configuration and history stay. At the end it lists everything in
     the subscription that carries the stack's tag, also where Pulumi has lost the stack: the exit status is 1

@@ -1,4 +1,4 @@
-"""What would be lost with nodes: jobs that have not ended, and results that were never collected."""
+"""What would be lost with nodes: jobs that have not ended, results and files that were never collected."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from infra.inventory import Inventory, Node
 from infra.scale_plan import DEAD
 from launch.client.events import JobState
+from launch.client.left_files import LeftFiles, left_on, left_words, merged
 from launch.errors import InputError, RankliftError
 from launch.host import Host
 from launch.nodeset import fold
 from launch.numbers import counted
 from playbooks.cli import output
 from playbooks.cli.merged_output import grouped
-from playbooks.nodes.busy import STEP_S, collected_on
+from playbooks.nodes.busy import STEP_S, collected_on, not_copied
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
 
@@ -46,9 +47,11 @@ class Losses:
     """Why a node's jobs and results are unknown, by node."""
     storage: str = ""
     """Name of the storage account that goes with the stack and may hold data, or uploaded results."""
+    left: Mapping[str, LeftFiles] = field(default_factory=dict)
+    """Files that ended jobs left in their working folders and no collect copied since, by job."""
 
     def __bool__(self) -> bool:
-        return bool(self.unended or self.uncollected or self.unknown or self.storage)
+        return bool(self.unended or self.uncollected or self.left or self.unknown or self.storage)
 
     def lines(self) -> Iterator[str]:
         """Yield each loss as text, with the command that saves it."""
@@ -59,6 +62,9 @@ class Losses:
                 f"not collected, as far as the heads know: {name_jobs(self.uncollected)}; "
                 f"`fab collect {self.uncollected[0]}` copies a job's results"
             )
+        yield from left_words(dict(list(self.left.items())[:_SHOWN]))
+        if len(self.left) > _SHOWN:
+            yield f"{len(self.left) - _SHOWN} more left files there (`fab job JOB`)"
         unknown = {name: f"its jobs and results are unknown: {why}" for name, why in self.unknown.items()}
         yield from grouped(unknown)
         if self.storage:
@@ -76,6 +82,7 @@ class Losses:
         counts = (
             (len(self.unended), "{} has not ended", "{} have not ended", "job"),
             (len(self.uncollected), "results of {} were not collected", "", "job"),
+            (len(self.left), "files of {} were left in working folders", "", "job"),
             (len(self.unknown), "{} did not answer", "", "node"),
             (int(bool(self.storage)), "{} may hold data and results", "", "storage account"),
         )
@@ -147,6 +154,8 @@ def find_losses(stack: Stack, inventory: Inventory) -> Losses:
     unknown = {node.name: f"it is {node.state}" for node in inventory.nodes if node.state in DEAD}
     unended: list[JobState] = []
     uncollected: list[str] = []
+    copied: set[str] = set()
+    left: dict[str, list[LeftFiles]] = {}
     alive = [node for node in inventory.nodes if node.name not in unknown]
     with Cluster(inventory, stack.folder) as cluster:
         answers = fan_out_hosts(cluster.host, alive, _query, what="listing its jobs", timeout=3 * STEP_S)
@@ -154,21 +163,26 @@ def find_losses(stack: Stack, inventory: Inventory) -> Losses:
         if isinstance(answer, Exception):
             unknown[name] = str(answer).removeprefix(f"{name}: ")
             continue
-        jobs, collected = answer
+        jobs, collected, found = answer
+        copied |= collected
+        for job, part in found.items():
+            left.setdefault(job, []).append(part)
         unended += [job for job in jobs if not job.is_terminal]
         uncollected += [job.job for job in jobs if job.is_terminal and job.job not in collected]
-    return Losses(tuple(unended), tuple(uncollected), unknown)
+    on_all = {job: files for job, parts in left.items() if (files := merged(parts))}
+    stays = not_copied(on_all, {job.job for job in unended}, copied)
+    return Losses(tuple(unended), tuple(uncollected), unknown, left=stays)
 
 
-def _query(host: Host) -> tuple[Sequence[JobState], frozenset[str]]:
+def _query(host: Host) -> tuple[Sequence[JobState], frozenset[str], Mapping[str, LeftFiles]]:
     from launch.client.query import list_every
     from launch.client.rpc import version_there
     from launch.code.node_code import remote_id
 
     remote = version_there(host, remote_id(), STEP_S, with_jobs=True)
     if remote is None:  # no job was ever launched there
-        return (), frozenset()
-    return list_every(host, remote=remote), collected_on(host)
+        return (), frozenset(), {}
+    return list_every(host, remote=remote), collected_on(host), left_on(host, remote)
 
 
 def storage_that_goes(stack: Stack) -> str:

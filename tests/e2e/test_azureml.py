@@ -1,4 +1,4 @@
-"""Scripts written for Azure ML's SDK v1, with only their import lines changed, on a running cluster."""
+"""Scripts written for Azure ML's SDK v1, run as they stand on a running cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.workplace import FABFILE, Ran, Workplace
-from tests.launch.azureml.guide_scripts import moved, original
+from tests.launch.azureml.guide_scripts import original
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -39,8 +39,10 @@ STANDS_IN = "name: AzureML-PyTorch-1.6-GPU\nconda_file: {dependencies: [{pip: [c
 """For the guide's environment, which Microsoft has no image of any more; the scripts here import nothing."""
 PER_PROCESS = original("pytorch-per-process")
 DOWNLOAD = """
+run.tag("stage", "begun")
 run.wait_for_completion(show_output=True)
-print("status:", run.get_status())
+run.set_tags({"stage": "ended", "note": "two words"})
+print("status:", run.get_status(), run.get_tags())
 print("files:", *[name for name in run.get_file_names() if name.startswith(("outputs/", "user_logs/"))])
 run.download_files("outputs", "got", append_prefix=False)
 run.download_file("user_logs/std_log_process_5.txt", "logs/five.txt")
@@ -74,12 +76,12 @@ def folder(cluster: Workplace) -> Path:
 
 
 def submit(workplace: Workplace, folder: Path, train: str, *parts: str) -> Ran:
-    """Runs a script made of parts, after its import lines are changed, beside ``src/train.py``."""
+    """Runs a script made of parts, beside ``src/train.py``."""
     (folder / "src" / "train.py").write_text(train)
     (folder / "environments").mkdir(exist_ok=True)
     (folder / "environments" / "AzureML-PyTorch-1.6-GPU.yml").write_text(STANDS_IN)
-    (folder / "submit.py").write_text(moved("".join(parts)))
-    return workplace.python(folder / "submit.py")
+    (folder / "submit.py").write_text("".join(parts))
+    return workplace.run_v1(folder / "submit.py")
 
 
 def test_a_script_of_the_guide_runs_to_its_end_and_its_files_come_back(
@@ -101,7 +103,9 @@ def test_a_script_of_the_guide_runs_to_its_end_and_its_files_come_back(
         line = f"world 8 local {local} node {node} {arguments}"
         expected.append((str(rank), f"node00000{node}", line))
     assert sorted(shown) == expected
-    assert "\nstatus: Completed\n" in ran.out
+    assert "\nstatus: Completed {'stage': 'ended', 'note': 'two words'}\n" in ran.out
+    (job,) = re.findall(r"^RunId: (\S+)$", ran.out, re.MULTILINE)[:1]
+    assert "\ntags      stage=ended, note=two words\n" in cluster.fab("job", job).out
     names = [f"outputs/rank-{rank}.txt" for rank in range(8)]
     names += [f"user_logs/std_log_process_{rank}.txt" for rank in range(8)]
     assert f"\nfiles: {' '.join(names)}\n" in ran.out

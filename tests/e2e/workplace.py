@@ -93,9 +93,9 @@ class Workplace:
         """A command in the operator's repository."""
         return self._run([*argv], self.own, status)
 
-    def python(self, script: Path, status: int | None = 0) -> Ran:
-        """A script of the operator's, run in its folder."""
-        return self._run([sys.executable, script.name], script.parent, status)
+    def run_v1(self, script: Path, status: int | None = 0) -> Ran:
+        """A script of the operator's for Azure ML's SDK v1, run in its folder."""
+        return self._run(["ranklift", "run-v1", script.name], script.parent, status)
 
     def pulumi(self, *words: str, status: int | None = 0) -> Ran:
         """Pulumi as typed in the project folder after ``eval "$(fab rehearsal.env)"``."""

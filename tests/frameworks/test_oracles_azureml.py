@@ -110,6 +110,8 @@ def facts(C, R):
     old.target = "dev"
     misspelt = lambda made: lambda: setattr(made, "node_cuont", 2)
     return {
+        "version": C.VERSION,
+        "images": [R.DEFAULT_CPU_IMAGE, R.DEFAULT_GPU_IMAGE, R.MPI_CPU_IMAGE, R.MPI_GPU_IMAGE],
         "defaults": {
             name: public(getattr(R, name)())
             for name in (

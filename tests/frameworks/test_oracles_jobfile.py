@@ -94,8 +94,7 @@ def ours(job: JobFile) -> dict[str, Any]:
             for name, value in job.inputs.items()
         },
         "outputs": {
-            name: (value.type, value.address and address_of(value.address))
-            for name, value in job.outputs.items()
+            name: (value.type, value.path.rstrip("/") or None) for name, value in job.outputs.items()
         },
         "environment_variables": dict(job.env),
         "distribution": shown,

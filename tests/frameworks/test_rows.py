@@ -186,7 +186,7 @@ def test_a_script_for_azure_mls_sdk_v1_trains_with_all_its_ranks(cluster: Workpl
     folder = cluster.own.parent / "flowers"
     shutil.copytree(ROOT / "examples" / "run-configuration", folder)
     (folder / "fabfile.py").write_text(FABFILE)
-    ran = cluster.python(folder / "submit.py")
+    ran = cluster.run_v1(folder / "submit.py")
     assert ran.out.endswith("status: Completed\n"), ran
     answer = result(ran)
     assert (answer["nodes"], answer["local_rank"], answer["flowers"]) == (TWICE_2, [0, 1, 0, 1], 120)

@@ -29,6 +29,7 @@ def chosen(uses: dict[int, Use], count: int, size: int = 4) -> list[int]:
         ({3: Use(records=2)}, 2, [1, 2]),
         ({3: Use(records=2), 0: Use(("job",))}, 3, [1, 2, 3]),  # records go when nothing else is left
         ({3: Use(uncollected=("a",)), 2: Use(uncollected=("a",))}, 1, [1]),
+        ({3: Use(left=(("a", "1 file"),))}, 1, [2]),
         ({3: Use(uncollected=("a",)), 0: Use(records=1), 1: Use(records=1), 2: Use(records=1)}, 1, [3]),
         ({0: Use(drain="drained"), 1: Use(drain="drained", records=1)}, 2, [0, 1]),  # nobody misses these
         ({0: Use(drain="drained"), 1: Use(("job",), drain="drained")}, 2, [0, 3]),

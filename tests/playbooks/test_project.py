@@ -136,6 +136,17 @@ def test_a_stack_that_pulumi_cannot_look_for_since_it_is_signed_in_nowhere(folde
         stack.state()
 
 
+def test_a_stack_that_was_renamed_is_looked_up_before_anything_else(folder: Path) -> None:
+    (folder / ".ranklift/dev").mkdir(parents=True)
+    (folder / ".ranklift/dev/inventory.json").touch()
+    (folder / "Pulumi.prod.yaml").touch()
+    with pytest.raises(InputError, match=r"run `fab status --stack prod` if it is up, else `fab up --stack"):
+        Stack("prod", folder, {}).saved()
+    former = Stack("dev", folder, fake_pulumi(folder, "echo error: no stack named dev found >&2; exit 255"))
+    with pytest.raises(InputError, match=r"'dev': Pulumi has no such stack; see `pulumi stack ls`$"):
+        former.outputs()
+
+
 def test_a_question_has_a_time_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(project, "QUERY_S", 0.2)
     with pytest.raises(StepTimeout, match="pulumi: stack output did not end"):

@@ -215,7 +215,10 @@ def test_the_script_is_ours_in_this_environment_and_where_it_is_installed() -> N
     import tomllib
 
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    assert scripts == {"fab": "playbooks.start:program.run"}
+    assert scripts == {
+        "fab": "playbooks.start:program.run",
+        "ranklift": "launch.azureml.scripts.run_v1:main",
+    }
     assert "from playbooks.start import program" in Path(FAB).read_text()
     code = "from playbooks.start import program; import sys; print('fabric' in sys.modules, program.run)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

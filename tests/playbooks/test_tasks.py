@@ -326,7 +326,7 @@ def test_a_misspelt_stack_is_not_made_and_a_new_one_is_built_on_demand(workplace
     assert "fab up" not in ran.stderr
     (workplace.parent / "ranklift" / "Pulumi.planned.yaml").write_text("config: {}\n")
     ran = fab(workplace, "exec", "id", "--stack", "planned")
-    assert "run `fab up --stack planned`, or" in ran.stderr
+    assert "if it is up, else `fab up --stack planned`" in ran.stderr
 
 
 def test_down_without_a_stack_cleans_up_once_azure_has_said_that_nothing_is_left(

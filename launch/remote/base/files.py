@@ -34,6 +34,15 @@ FICLONE = 0x40049409
 """ioctl by which a file shares all blocks of another, where the file system can: man 2 ioctl_ficlone."""
 MANIFEST_BYTES = 64 << 20
 """Size of the largest manifest of a stored folder, of some 500,000 files."""
+CACHES = frozenset(
+    {
+        *("__pycache__", "node_modules", ".eggs", ".ipynb_checkpoints", ".mypy_cache", ".nox"),
+        *(".pytest_cache", ".ruff_cache", ".tox"),
+    }
+)
+"""Names of the folders of tools' caches."""
+ENVIRONMENT = "pyvenv.cfg"
+"""File that makes a folder a virtual environment."""
 UNWRITABLE = "{folder} cannot be written: {why}"
 _PROBE_BYTES = 64 << 10
 _TEMPORARY = ".new-{}."

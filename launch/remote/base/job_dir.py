@@ -6,7 +6,7 @@ state.json where the job is; replaced by rename, changed by the job's supervisor
 events.jsonl what happened to the job, one :data:`launch.remote.base.records.Event` a line
 stream.000001.log ... the ranks' merged output, see :mod:`launch.remote.log.segments`
 exits.jsonl how each rank ended, in the order of the reports
-cancel     exists once a cancel was requested
+cancel     exists once a cancel was requested; tags.jsonl has the tags that were added since the launch
 reserve    room on the disk for the job's terminal state, used when the disk is full
 ========== =====================================================================================
 """

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from launch.remote.base.payloads import Note
 
-__all__ = ["amount", "not_going_on", "not_kept", "of_a_rank", "passed_by", "size", "unexplained_end"]
+__all__ = [
+    "amount",
+    "not_going_on",
+    "not_kept",
+    "of_a_rank",
+    "outlived",
+    "passed_by",
+    "size",
+    "unexplained_end",
+]
 
 _THOUSAND = 1000
 _SIGNALLED = 128
@@ -69,6 +80,23 @@ def unexplained_end(status: int, line: str) -> str:
         why = "; if the node ran out of memory, end what fills it, then push again" if number == _KILL else ""
         return f"its process was killed by signal {number}{why}"
     return line or f"its process ended with status {status}"
+
+
+def outlived(programs: Iterable[tuple[str, int]], grace_s: float) -> str:
+    """Return the message about processes that were ended after their ranks.
+
+    >>> outlived([("azcopy", 1), ("python3", 2)], 3.0)
+    'azcopy (1 process), python3 (2 processes) still ran 3 s after their ranks had ended well, and were \
+ended: wait for them in the script, or give a longer --grace'
+    """
+    named = ", ".join(
+        f"{name if name.isprintable() else ascii(name)} ({count} process{'es' * (count != 1)})"
+        for name, count in programs
+    )
+    return (
+        f"{named} still ran {grace_s:g} s after their ranks had ended well, and were ended: wait for them in "
+        "the script, or give a longer --grace"
+    )
 
 
 def not_going_on(why: str) -> str:

@@ -36,6 +36,8 @@ __all__ = [
     "Hello",
     "JobListing",
     "JobReport",
+    "LeftAnswer",
+    "LeftFiles",
     "LogQuery",
     "MpiAnswer",
     "MpiRequest",
@@ -122,9 +124,12 @@ class Busy(TypedDict):
 
 
 class Done(TypedDict):
-    """Frame DONE, with the pids that even SIGKILL did not end."""
+    """Frame DONE."""
 
     left: list[int]
+    """Pids that even SIGKILL did not end."""
+    ended: list[tuple[str, int]]
+    """Programs that outlived ranks which ended well, and the job's grace: name and number of processes."""
 
 
 class EvictionNotice(TypedDict):
@@ -338,6 +343,23 @@ class FileStart(TypedDict):
     matched: list[Count]
     size: Count
     mtime_ns: int
+
+
+class LeftFiles(TypedDict):
+    """Files that a job left in its working folder on a node, outside of its outputs."""
+
+    files: Count
+    bytes: Count
+    largest: list[tuple[str, Count]]
+    """Paths in the working folder, and sizes."""
+    whole: bool
+    """Whether all of the folder was read."""
+
+
+class LeftAnswer(TypedDict):
+    """Answer of ``left``: jobs that left files on this node."""
+
+    jobs: dict[JobId, LeftFiles]
 
 
 class FileEnd(TypedDict, total=False):

@@ -15,7 +15,7 @@ from launch.remote.base import timing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable
 
     from launch.remote.base.records import Process
 
@@ -34,6 +34,7 @@ __all__ = [
     "is_alive",
     "kill",
     "members",
+    "program_names",
     "runners_of_job",
     "signal_descendants",
     "spawn",
@@ -51,6 +52,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM, SIGCHLD, SIGCONT, SIGXFSZ = 1, 2, 9, 13, 15, 17, 18, 25
 _HANDLED = (SIGHUP, SIGINT, SIGTERM, SIGCHLD)
 _PASSES = 3
+_MOST_NAMED = 10
+"""Programs whose names are reported."""
 _COMMAND_NOT_EXECUTABLE, _COMMAND_NOT_FOUND = 126, 127
 
 _libc = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # importing ctypes costs each rank 3 ms of CPU
@@ -179,6 +182,19 @@ def descendants(root: int) -> list[int]:
         found += children
         queue += children
     return found
+
+
+def program_names(pids: Iterable[int]) -> list[tuple[str, int]]:
+    """Return the names of the processes' programs, each with the number of its processes, the most first."""
+    counts: dict[str, int] = {}
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/comm", "rb") as file:
+                name = file.read().strip().decode("utf-8", "replace")
+        except OSError:
+            continue
+        counts[name] = counts.get(name, 0) + 1
+    return sorted(counts.items(), key=lambda one: -one[1])[:_MOST_NAMED]
 
 
 def has_children() -> bool:

@@ -87,6 +87,8 @@ class Checks(TypedDict, total=False):
     requires: list[str]
     shm_bytes: int
     needs_python: int
+    script: str
+    """Path of the script that every rank runs, from the working folder; empty where nothing looks for it."""
     gpu: str
     """Compute capability of the nodes' GPUs, which the job's torch has to support; missing without either."""
     recorder: int

@@ -156,7 +156,7 @@ ABORT_GRACE_S = 0.7
 """Grace after a signal to the runner itself: 1 s after its SIGTERM mpirun ends, and with it what its ranks
 are connected to."""
 LEFTOVER_GRACE_S = 0.5
-"""Grace for processes that outlive their rank."""
+"""Wait after SIGTERM to processes that outlive their rank."""
 LONGEST_GRACE_S = 600.0
 """Longest wait for the end of a job's processes, whatever the job's grace."""
 UNKILLABLE_S = 5.0

@@ -31,8 +31,9 @@ _SET_PIPE_SIZE = 1031
 _PIPE_SIZE = 1 << 20
 
 
-def relay(job: str, what: str) -> int:
-    """Run ``files`` on every node, or ``send`` on the nodes that stdin's lines name before each request."""
+def relay(job: str, what: str, *more: str) -> int:
+    """Run ``files`` with ``more`` words on every node, or ``send`` on those that stdin's lines name before
+    each request."""
     folder = job_dir.Folder(job)
     plan = folder.plan()
     _settle(folder)
@@ -44,7 +45,8 @@ def relay(job: str, what: str) -> int:
         while waiting or running:
             while waiting and len(running) < _AT_ONCE:
                 index = waiting.pop(0)
-                running[index] = _Answer(plan, index, what, requests.pop(index))
+                command = " ".join((what, plan["id"], *more))
+                running[index] = _Answer(plan, index, command, requests.pop(index))
                 selector.register(running[index].stdout, selectors.EVENT_READ, index)
             for key, _ in selector.select(1.0):
                 data = os.read(key.fd, _CHUNK)
@@ -80,10 +82,9 @@ def _requests() -> dict[int, bytes]:
 class _Answer:
     """The answer of a command that runs on one node."""
 
-    def __init__(self, plan: Plan, index: int, what: str, requests: bytes) -> None:
+    def __init__(self, plan: Plan, index: int, command: str, requests: bytes) -> None:
         handle = file_in_memory(requests)
         try:
-            command = f"{what} {plan['id']}"
             self._process = start_on_node(plan, index, command, stdin=handle, stderr=subprocess.PIPE)
         finally:
             os.close(handle)

@@ -22,12 +22,15 @@ from typing import Any
 from launch.remote.base import frames, job_dir, timing
 from launch.remote.base.files import file_in_memory
 from launch.remote.base.payloads import FileEnd, FileRequest, FileStart, Listed
+from launch.remote.collect.trees import TREES, is_work, left_files, mtime, walk, walk_work
 
-__all__ = ["BEAT", "DATA", "END", "ENTRIES", "LISTED", "PLAN", "RECORDS", "START", "TREES", "files", "send"]
+__all__ = ["BEAT", "DATA", "END", "ENTRIES", "LEFT", "LISTED", "PLAN", "RECORDS", "START", "files", "send"]
 
 ENTRIES = b"e"
 """JSON list of entries: ``["f", path, bytes, mtime_ns]``, ``["d", path]``, ``["l", path, target]``,
 ``["x", path, reason]`` for what cannot be read and ``["o", path, reason]`` for a socket, pipe or device."""
+LEFT = b"w"
+"""JSON: :class:`~launch.remote.base.payloads.LeftFiles`, of a listing without the working folder."""
 LISTED = b"l"
 """End of the listing. JSON: whether this node has a folder of the job."""
 START = b"s"
@@ -39,7 +42,6 @@ END = b"n"
 BEAT = frames.BEAT
 """Sign of life while a long file is read."""
 
-TREES = ("logs", "outputs")
 PLAN = "job.json"
 """Record that is sent without the values of the user's variables."""
 RECORDS = (PLAN, "state.json", "events.jsonl", "exits.jsonl", "history.json", "supervisor.log")
@@ -48,26 +50,27 @@ RECORDS = (PLAN, "state.json", "events.jsonl", "exits.jsonl", "history.json", "s
 _CHUNK = 1 << 16
 """Bytes of a read and a write: from 128 KiB on, ext4 took ten times as long for the same file."""
 _BATCH = 512
-_SETTLED_NS = 2_000_000_000
-"""Nanoseconds after a change within which another one may have the same time in the file system's clock."""
 
 
-def files(job: str) -> int:
-    """Send a listing of the job's files on this node; an empty one when the job never ran here."""
+def files(job: str, *, with_work: bool = False) -> int:
+    """Send a listing of the job's files on this node; an empty one when the job never ran here. What it left
+    in its working folder is listed ``with_work``, and summed up without."""
     base = os.fsencode(job_dir.Folder(job).path)
     batch: list[Listed] = []
     sent = time.monotonic()
-    for entry in _entries(base):
+    for entry in _entries(base, with_work=with_work):
         batch.append(entry)
         if len(batch) >= _BATCH or time.monotonic() - sent > timing.COLLECT_BEAT_S:
             frames.send_answer(ENTRIES, json.dumps(batch).encode())
             batch, sent = [], time.monotonic()
     frames.send_answer(ENTRIES, json.dumps(batch).encode())
+    if not with_work:
+        frames.send_answer(LEFT, json.dumps(left_files(job)).encode())
     frames.send_answer(LISTED, json.dumps(os.path.isdir(base)).encode())
     return 0
 
 
-def _entries(base: bytes) -> Iterator[Listed]:
+def _entries(base: bytes, *, with_work: bool) -> Iterator[Listed]:
     for name in RECORDS:
         path = os.path.join(base, name.encode())
         try:
@@ -81,10 +84,12 @@ def _entries(base: bytes) -> Iterator[Listed]:
         except OSError as error:
             yield "x", name, error.strerror or str(error)
         else:
-            yield "f", name, size, _mtime(info)
+            yield "f", name, size, mtime(info)
     for tree in TREES:
-        if os.path.isdir(os.path.join(base, tree.encode())):
-            yield from _walk(base, tree.encode())
+        if os.path.lexists(os.path.join(base, tree.encode())):
+            yield from walk(base, tree.encode())
+    if with_work:
+        yield from walk_work(base)
 
 
 def _plan(path: bytes) -> bytes:
@@ -97,60 +102,6 @@ def _plan(path: bytes) -> bytes:
         raise OSError(errno.EINVAL, error.problem) from None
 
 
-def _walk(base: bytes, top: bytes) -> Iterator[Listed]:
-    left = [top]
-    while left:
-        folder = left.pop()
-        yield "d", _text(folder)
-        try:
-            with os.scandir(os.path.join(base, folder)) as found:
-                names = sorted(entry.name for entry in found)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            yield "x", _text(folder), error.strerror or str(error)
-            continue
-        folders = []
-        for name in names:
-            path = os.path.join(folder, name)
-            try:
-                info = os.lstat(os.path.join(base, path))
-                if stat.S_ISDIR(info.st_mode):
-                    folders.append(path)
-                elif stat.S_ISREG(info.st_mode):
-                    yield "f", _text(path), info.st_size, _mtime(info)
-                elif stat.S_ISLNK(info.st_mode):
-                    yield "l", _text(path), _text(_target(base, path))
-                else:
-                    yield "o", _text(path), "is a socket, a pipe or a device"
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                yield "x", _text(path), error.strerror or str(error)
-        left += reversed(folders)
-
-
-def _target(base: bytes, path: bytes) -> bytes:
-    """Return a link's target; relative within the job's folder, so that the link still works in a copy."""
-    target = os.readlink(os.path.join(base, path))
-    if not target.startswith(b"/"):
-        return target
-    whole = os.path.normpath(target)
-    for root in (base, os.path.realpath(base)):
-        if whole.startswith(root + b"/"):
-            return os.path.relpath(whole, os.path.dirname(os.path.join(root, path)))
-    return target
-
-
-def _mtime(info: os.stat_result) -> int:
-    """Return the modification time in nanoseconds; -1 while a later change could have the same time."""
-    return info.st_mtime_ns if time.time_ns() - info.st_mtime_ns > _SETTLED_NS else -1
-
-
-def _text(path: bytes) -> str:
-    return path.decode("utf-8", "surrogateescape")
-
-
 def send(job: str) -> int:
     """Send the files that lines on stdin request, in their order, until stdin ends."""
     base = job_dir.Folder(job).path.encode("utf-8", "surrogateescape")
@@ -158,7 +109,7 @@ def send(job: str) -> int:
         request: FileRequest = json.loads(line)
         path, beginnings = request
         parts = path.split("/")
-        if ".." in parts or (parts[0] not in TREES and path not in RECORDS):
+        if ".." in parts or not (parts[0] in TREES or is_work(parts[0]) or path in RECORDS):
             raise ValueError(f"{path!r} is not a file of the job")
         try:
             whole = os.path.join(base, path.encode("utf-8", "surrogateescape"))
@@ -190,7 +141,7 @@ def _send_file(path: bytes, beginnings: list[tuple[int, str]], *, is_plan: bool 
         size = os.fstat(handle).st_size
         matched, at, digest = _compare(handle, size, beginnings)
         os.lseek(handle, at, os.SEEK_SET)
-        start: FileStart = {"matched": matched, "size": size, "mtime_ns": _mtime(info)}
+        start: FileStart = {"matched": matched, "size": size, "mtime_ns": mtime(info)}
         frames.send_answer(START, json.dumps(start).encode())
         while at < size:
             data = os.read(handle, min(_CHUNK, size - at))

@@ -5,15 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from launch.remote.base.records import UploadRecord
+from launch.remote.node import work_dir
 
 __all__ = ["OutputFile", "local_files"]
-
-TREES = ("logs", "outputs")
-"""Folders of a job that are uploaded as a whole."""
 
 
 class OutputFile(NamedTuple):
@@ -30,22 +28,29 @@ class OutputFile(NamedTuple):
 def local_files(folder: str, uploads: list[UploadRecord]) -> tuple[list[OutputFile], list[str]]:
     """Return a node's files of each upload, and why others are not among them.
 
-    An output with a place of its own is not part of the whole.
+    An output with a place of its own is not part of the whole. Nor is what was pushed and the job left as it
+    was.
     """
     own = {one["name"] for one in uploads if one["name"]}
+    outputs = os.path.join(folder, "outputs")
+    if os.path.islink(outputs) and os.readlink(outputs) == work_dir.OUTPUTS:
+        outputs = os.path.join(folder, work_dir.OUTPUTS)
+    is_copy = work_dir.copies_in(folder)
     found: list[OutputFile] = []
     skipped: list[str] = []
     for index, upload in enumerate(uploads):
         unread: list[OSError] = []
         if upload["name"]:
-            tops = {"": os.path.join(folder, "outputs", upload["name"])}
+            tops = {"": os.path.join(outputs, upload["name"])}
         else:
-            tops = {tree: os.path.join(folder, tree) for tree in TREES}
+            tops = {"logs": os.path.join(folder, "logs"), "outputs": outputs}
         for prefix, top in tops.items():
             for place in _walk(top, unread):
                 path = os.path.join(prefix, os.path.relpath(place, top)) if place != top else prefix
                 parts = path.split("/")
                 if not upload["name"] and parts[0] == "outputs" and own & set(parts[1:2]):
+                    continue
+                if _is_pushed(place, outputs, is_copy):
                     continue
                 problem = _problem(place, path)
                 if problem:
@@ -70,6 +75,14 @@ def _walk(top: str, unread: list[OSError]) -> Iterator[str]:
             if os.path.islink(os.path.join(folder, name)):
                 yield os.path.join(folder, name)
         folders.sort()
+
+
+def _is_pushed(place: str, outputs: str, is_copy: Callable[[str, os.stat_result], bool]) -> bool:
+    """Return whether a file below the job's outputs is part of the pushed code."""
+    try:
+        return is_copy(f"/outputs/{os.path.relpath(place, outputs)}", os.lstat(place))
+    except OSError:
+        return False
 
 
 def _problem(place: str, path: str) -> str:

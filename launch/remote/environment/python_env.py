@@ -39,6 +39,8 @@ _LIMIT_S = 20
 _CLAUSE = re.compile(r"(==|!=|~=|>=|<=|>|<|=|)\s*([0-9]{1,9}(?:\.[0-9]{1,9})*(?:\.\*)?)")
 _OLDEST, _NEWEST = 8, 20
 """Minor versions of Python 3 that are searched on PATH."""
+_CALLED = {"-r": "the requirements", "-c": "the constraints"}
+"""What users call what uv is given by these options, whose files have no names."""
 _HIDDEN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX")
 """Variables that would mix another environment into this one."""
 
@@ -136,6 +138,11 @@ def _install_packages(
             steps=_STEPS,
             keep_open=[lock, *files.values()],
         )
+    except Failed as error:
+        lines = error.lines
+        for option, file in files.items():
+            lines = [line.replace(f"/proc/self/fd/{file}", _CALLED[option]) for line in lines]
+        raise Failed(error.reason, lines) from error
     finally:
         for file in files.values():
             os.close(file)

@@ -9,7 +9,8 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Dict  # noqa: UP035  (nodes may run Python 3.8)
 
 from launch.remote.base import job_dir, processes
 from launch.remote.base.files import read_regular
@@ -17,12 +18,15 @@ from launch.remote.base.health_records import NOT_CHECKED
 from launch.remote.base.payloads import JobListing, JobReport
 from launch.remote.base.records import BARE, Event, ExitEvent, Plan, State
 from launch.remote.node.slots import ASIDE
+from launch.remote.reading import Malformed, parse, read
 
-__all__ = ["job_report", "list_jobs", "lost_nodes", "state_changes", "stored_report"]
+__all__ = ["add_tags", "job_report", "list_jobs", "lost_nodes", "state_changes", "stored_report"]
 
 _POLL = 0.05
 _MOST_ASIDE = 20
 """Names in an answer; a job can make any number."""
+_TAGS, _TAG_BYTES = "tags.jsonl", 256 << 10
+"""File of the tags that were added since the launch, and its largest size: a job can write there, too."""
 _EXIT_FIELDS = {"rank", "node", "status", "signal", "stopped", "attempt"}
 
 
@@ -52,11 +56,39 @@ def _as_of_now(folder: job_dir.Folder, state: State) -> State:
     with ``uploading`` only while the supervisor of a job that was cancelled sends its outputs."""
     cancelling = state["state"] not in job_dir.TERMINAL and os.path.exists(folder.file("cancel"))
     now: State = {**state, "cancelling": cancelling}
+    added = _added_tags(folder)
+    if added and isinstance(state["tags"], dict):
+        now["tags"] = {**state["tags"], **added}
     urls = now.pop("uploading", [])
     if urls and processes.is_alive(state["supervisor"]):
         now["uploading"] = urls
         now["reason"] = "; ".join(filter(None, (state["reason"], f"uploading to {', '.join(urls)}")))
     return now
+
+
+def _added_tags(folder: job_dir.Folder) -> Dict[str, str]:  # noqa: UP006
+    """Return the tags that were added to the job since its launch, the last of each name."""
+    tags: Dict[str, str] = {}  # noqa: UP006
+    with contextlib.suppress(OSError):
+        for line in read_regular(folder.file(_TAGS), _TAG_BYTES).splitlines():
+            with contextlib.suppress(Malformed):  # another line is what the job, or a crash, has made of one
+                tags.update(read(Dict[str, str], parse(line)))  # noqa: UP006
+    return tags
+
+
+def add_tags(job: str, tags: Mapping[str, str]) -> bool:
+    """Add tags to a job, in place of those of the same names; return whether there was room for them.
+
+    Raise FileNotFoundError when there is no such job.
+    """
+    folder = job_dir.Folder(job)
+    os.stat(folder.file("job.json"))
+    path = folder.file(_TAGS)
+    before = os.path.getsize(path) if os.path.exists(path) else 0
+    if before + len(json.dumps(dict(tags))) >= _TAG_BYTES:
+        return False
+    folder.append(_TAGS, tags)
+    return tags.items() <= _added_tags(folder).items()
 
 
 def job_report(job: str) -> JobReport:

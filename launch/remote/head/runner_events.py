@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from launch.remote.base import encryption, frames
+from launch.remote.base.messages import outlived
 from launch.remote.base.payloads import Hello, RankExit, Ready
 from launch.remote.base.records import RankEnd, Taken
 from launch.remote.debug.hang_watch import HangWatch
@@ -106,9 +107,15 @@ class RunnerEvents:
             self.report_running()
         elif kind == frames.EVICTION:
             self._losses.on_notice(channel.node, fields, now)
-        elif kind == frames.DONE and fields["left"]:
-            line = f"{self._name(channel)}: processes {fields['left']} survived SIGKILL: restart this node\n"
-            self._order.stream.write(LAUNCHER, channel.node, 2, line.encode())
+        elif kind == frames.DONE:
+            lines = []
+            if fields["left"]:
+                lines.append(f"processes {fields['left']} survived SIGKILL: restart this node")
+            if fields["ended"]:
+                lines.append(outlived(fields["ended"], self._order.plan["grace_s"]))
+            for line in lines:
+                text = f"{self._name(channel)}: {line}\n".encode()
+                self._order.stream.write(LAUNCHER, channel.node, 2, text)
 
     def report_running(self) -> None:
         """Set the job's state to RUNNING once every expected rank has started."""

@@ -14,9 +14,9 @@ from launch.remote.base.files import write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["permit", "read", "remove_copies", "remove_empty", "write"]
+__all__ = ["copies_in", "permit", "read", "remove_copies", "remove_empty", "write"]
 
 _CLOCK_S = 2.0
 """Seconds within which a file system's clock should advance; most take at most 4 ms."""
@@ -66,6 +66,24 @@ def read(path: str) -> tuple[int, dict[str, int]]:
         return int(stamp), {os.fsdecode(name): int(inode) for inode, _, name in found}
     except (OSError, ValueError):
         return _NEVER, {}
+
+
+def copies_in(work: str, record: str) -> Callable[[str, os.stat_result], bool]:
+    """Return a function that says of a file or link, by its path in the folder ``work`` and lstat result,
+    whether it is a copy that the job left as it was."""
+    since, inodes = read(record)
+    try:
+        root = os.lstat(work)
+    except OSError:
+        return lambda _path, _found: False
+    if inodes.get("") != root.st_ino:
+        return lambda _path, _found: False
+
+    def is_copy(path: str, found: os.stat_result) -> bool:
+        is_same = (found.st_dev, found.st_ino) == (root.st_dev, inodes.get(path))
+        return is_same and found.st_ctime_ns <= since
+
+    return is_copy
 
 
 def remove_copies(work: str, since: int, inodes: Mapping[str, int]) -> None:

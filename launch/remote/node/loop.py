@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from launch.remote.base.payloads import Hello, RankExit, RunnerSpec, Started, Stop
+    from launch.remote.base.payloads import Done, Hello, RankExit, RunnerSpec, Started, Stop
     from launch.remote.debug.debug_child import DebugChild
     from launch.remote.debug.dump_lines import DumpLines
     from launch.remote.node.runtimes.container import Container
@@ -343,11 +343,23 @@ class Loop:
             os.close(pipe)
         return None, process.output
 
-    def _end_leftovers(self) -> list[int]:
-        """End the processes that outlive the ranks and forward their last output; return the pids left."""
+    def _end_leftovers(self) -> Done:
+        """End the processes that outlive the ranks and forward their last output; return what came of it.
+
+        Where all ranks ended well, and nobody stops the job, they have the job's grace to end by themselves:
+        one may be an upload.
+        """
         left: list[int] = []
+        ended: list[tuple[str, int]] = []
         if self._sampler is not None:
             self._sampler.close()
+        statuses = [rank.status for rank in self.ranks if rank.rank != NODE]
+        if statuses and not any(statuses):
+            until = time.monotonic() + self._grace
+            while not self._stopped and time.monotonic() < until and processes.has_children():
+                self._handle_events(TICK_MS)
+            if not self._stopped and processes.has_children():
+                ended = processes.program_names(processes.descendants(os.getpid()))
         if processes.has_children():
             self._signal_all(SIGTERM)
             until = time.monotonic() + timing.LEFTOVER_GRACE_S
@@ -361,7 +373,7 @@ class Loop:
             self._handle_events(20)
         for outlet in self._outlets():
             outlet.end()
-        return left
+        return {"left": left, "ended": ended}
 
     def _wait_for_close(self) -> int:
         """Send the remaining frames and wait until the supervisor closes the channel."""

@@ -62,8 +62,7 @@ def prepare_folder(spec: RunnerSpec) -> str:
     """Make the job's folder, except the working folder; return the path. Raise :class:`Unfit`."""
     folder = expand_home(spec["folder"])
     try:
-        for path in ("/logs", "/outputs", *("/outputs/" + name for name in spec["outputs"])):
-            os.makedirs(folder + path, mode=0o700, exist_ok=True)
+        os.makedirs(folder + "/logs", mode=0o700, exist_ok=True)
         _make_python(folder, spec)
         if spec["hostfile"]:
             replace_file(folder + "/hostfile", spec["hostfile"].encode(), outlives_machine=False)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from launch.remote.base import payloads
     from launch.remote.base.encryption import SharedKey
-    from launch.remote.base.payloads import Busy, Done, Go, Hello, Ready, RunnerSpec
+    from launch.remote.base.payloads import Busy, Go, Hello, Ready, RunnerSpec
     from launch.remote.base.records import Checks
     from launch.remote.node.runtimes.container import Container
 
@@ -131,13 +131,12 @@ class Runner(Loop):
                     return self._wait_for_close()
         while any(rank.status is None for rank in self.ranks):
             self._handle_events(TICK_MS)
-        left = self._end_leftovers()
+        done = self._end_leftovers()
         if self._key is None:  # under mpirun other runners' ranks on this node may outlast this one's
             self._end_grant()
         if self._grant is None:  # a job that gets the slots must not get the identity
             for slot in held:
                 os.close(slot)  # before DONE: a restart may take the slots at once
-        done: Done = {"left": left}
         self._send(frames.DONE, done)
         return self._wait_for_close()
 
@@ -163,6 +162,7 @@ class Runner(Loop):
         folder = prepare_folder(spec)
         held += hold_stored(spec)
         self._work = work_dir.make(folder, spec["snapshot"], self._keep_alive)
+        work_dir.make_outputs(folder, spec["outputs"])
         if spec["identity"]:
             from launch.remote.node.identity_grant import verify  # few jobs use it
 
@@ -199,6 +199,10 @@ class Runner(Loop):
             done = self._run_for_node(["bash", "-c", checks["setup"]], env, spec, log, None)
             if done.status:
                 raise Unfit(f"the setup line ended with exit status {done.status}")
+        if checks["script"]:
+            seek = ["sh", "-c", 'test -e "$0"', checks["script"]]
+            if self._run_for_node(seek, env, spec, NO_LOG, timing.CONTAINER_S).status:
+                raise Unfit(f"there is no {checks['script']}; scripts of the code are named from its folder")
         if checks["requires"]:
             self._check_modules(spec, checks, env, folder)
 

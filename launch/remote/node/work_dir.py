@@ -8,7 +8,8 @@ first one copies and the others wait; a copy that was killed is restarted. Every
 lock on the folder as long as it lives; the last runner gets the exclusive lock and clears the folder.
 
 The file ``copied`` identifies what the job did not change, see :mod:`launch.remote.node.copy_record`;
-everything else is the job's and stays.
+everything else is the job's and stays. The job's outputs are in its folder ``outputs``, where scripts written
+for Azure ML write them, with what the code has there: a job may remove that folder and make it again.
 """
 
 from __future__ import annotations
@@ -19,26 +20,33 @@ import os
 import stat
 import time
 
-from launch.remote.base.files import FICLONE
+from launch.remote.base.files import FICLONE, UNWRITABLE
 from launch.remote.node import copy_record
 from launch.remote.node.prepare import Unfit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from io import FileIO
 
     from launch.remote.node.snapshot_check import Pushed
 
-__all__ = ["NAME", "clear", "make"]
+__all__ = ["NAME", "OUTPUTS", "UNFINISHED", "clear", "copies_in", "make", "make_outputs"]
 
 NAME = "work"
 """Name of the working folder in the job's folder on a node."""
-_UNFINISHED = ".new"
+_OUTPUTS = "outputs"
+OUTPUTS = f"{NAME}/{_OUTPUTS}"
+"""Path of the job's outputs in its folder, where the link ``outputs`` leads to them."""
+UNFINISHED = ".new"
+"""What its name ends with until it is whole."""
 _COPIED = "copied"
 _STARTED = "exits.jsonl"
 """File that is in the job's folder once ranks were started on the node."""
-_OUTPUTS = "outputs"
+_NO_FOLDER = (
+    f"{_OUTPUTS} of the pushed code is a file, and ./{_OUTPUTS} is a job's output folder: rename the file, "
+    "or name it in .ranklift-ignore"
+)
 _NO_ROOM = (
     "{folder}: no room for the job's copy of the code: {needed} bytes in {entries} files and folders are "
     "needed, {free} bytes and {inodes} files are available; remove jobs that have ended"
@@ -74,6 +82,9 @@ class _Tree:
                 (self.links if is_link else kinds).append((path, found))
         pushed.check_whole({path for path, _ in (*self.folders, *self.files, *self.links)})
 
+        if f"/{_OUTPUTS}" in pushed.files:
+            raise Unfit(_NO_FOLDER)
+
     def needed(self, block: int) -> tuple[int, int]:
         """Return the size of a copy: bytes in whole blocks, and entries."""
         blocks = sum(-(-found.st_size // block) for _, found in self.files)
@@ -85,10 +96,10 @@ def make(folder: str, snapshot: str, keep_alive: Callable[[int], object]) -> int
     """Make the working folder in the job's ``folder`` unless it exists; return a descriptor that locks it.
 
     The folder is a copy of ``snapshot`` with its times and modes, but writable for its owner, or empty when
-    that is "". Unless the snapshot has an entry ``outputs``, a link of that name leads to the job's outputs:
-    scripts written for Azure ML write their results there. Call ``keep_alive`` every 0.1 s, with the
-    milliseconds that it may take. Raise :class:`~launch.remote.node.prepare.Unfit` where the node lacks the
-    snapshot as it was pushed, or the room for a copy, and what ``keep_alive`` raises.
+    that is "". It has a folder ``outputs``, also where the snapshot has a link of that name; a link in the
+    job's folder leads there. Call ``keep_alive`` every 0.1 s, with the milliseconds that it may take. Raise
+    :class:`~launch.remote.node.prepare.Unfit` where the node lacks the snapshot as it was pushed, or the room
+    for a copy, or ``outputs`` of the snapshot is a file, and what ``keep_alive`` raises.
     """
     work = f"{folder}/{NAME}"
     while True:
@@ -96,20 +107,30 @@ def make(folder: str, snapshot: str, keep_alive: Callable[[int], object]) -> int
         if held is not None:
             return held
         try:  # noqa: SIM105  contextlib costs each rank its import
-            os.mkdir(work + _UNFINISHED, 0o700)
+            os.mkdir(work + UNFINISHED, 0o700)
         except FileExistsError:
             pass  # another runner is copying, or was killed while it copied
-        making = _lock(work + _UNFINISHED, fcntl.LOCK_EX, keep_alive)
+        making = _lock(work + UNFINISHED, fcntl.LOCK_EX, keep_alive)
         if making is None:
             continue
         try:
             if not os.path.isdir(work):
-                _remove(work + _UNFINISHED, is_kept=True)
+                _remove(work + UNFINISHED, is_kept=True)
                 _copy(snapshot, folder, keep_alive)
             else:
-                os.rmdir(work + _UNFINISHED)
+                os.rmdir(work + UNFINISHED)
         finally:
             os.close(making)
+
+
+def make_outputs(folder: str, names: Iterable[str]) -> None:
+    """Make the working folder's folder of outputs, which a launch before this one may have removed, and those
+    of the ``names`` in it. Raise :class:`~launch.remote.node.prepare.Unfit`."""
+    try:
+        for path in ("", *(f"/{name}" for name in names)):
+            os.makedirs(f"{folder}/{OUTPUTS}{path}", 0o700, exist_ok=True)
+    except OSError as error:
+        raise Unfit(UNWRITABLE.format(folder=error.filename, why=error.strerror)) from error
 
 
 def _lock(path: str, kind: int, keep_alive: Callable[[int], object]) -> int | None:
@@ -161,7 +182,7 @@ def _is_still(path: str, fd: int) -> bool:
 def _copy(snapshot: str, folder: str, keep_alive: Callable[[int], object]) -> None:
     """Fill the empty new folder and rename it to its final name, or remove it and raise Unfit."""
     work = f"{folder}/{NAME}"
-    new = work + _UNFINISHED
+    new = work + UNFINISHED
     tree: _Tree | None = None
     try:
         if snapshot:
@@ -170,11 +191,13 @@ def _copy(snapshot: str, folder: str, keep_alive: Callable[[int], object]) -> No
             tree = _Tree(Pushed(snapshot))
             _check_room(tree, folder)
             _copy_tree(tree, new, keep_alive)
-        link = f"{new}/{_OUTPUTS}"
-        if os.path.islink(link):
-            os.unlink(link)
+        outputs, link = f"{new}/{_OUTPUTS}", f"{folder}/{_OUTPUTS}"
+        if os.path.islink(outputs):
+            os.unlink(outputs)
+        if not os.path.isdir(outputs):
+            os.mkdir(outputs, 0o700)
         if not os.path.lexists(link):
-            os.symlink(f"{folder}/{_OUTPUTS}", link)
+            os.symlink(OUTPUTS, link)
         for name, found in reversed(tree.folders if tree else []):
             os.utime(new + name, ns=(found.st_atime_ns, found.st_mtime_ns))
             os.chmod(new + name, stat.S_IMODE(found.st_mode) | 0o700)
@@ -213,7 +236,7 @@ def _shares_blocks(tree: _Tree, folder: str) -> bool:
     largest = max(tree.files, key=lambda one: one[1].st_size, default=None)
     if largest is None:
         return False
-    probe = f"{folder}/{NAME}{_UNFINISHED}/.probe"
+    probe = f"{folder}/{NAME}{UNFINISHED}/.probe"
     try:
         with open(tree.root + largest[0], "rb", buffering=0) as source, _created(probe) as target:
             os.unlink(probe)
@@ -273,6 +296,12 @@ def _send(source: int, target: int, count: int) -> int:
     return os.sendfile(target, source, None, count)  # from the current offset
 
 
+def copies_in(folder: str) -> Callable[[str, os.stat_result], bool]:
+    """Return a function that says of a file or link, by its path in the working folder and lstat result,
+    whether it is a copy that the job left as it was. Paths begin with a slash."""
+    return copy_record.copies_in(f"{folder}/{NAME}", f"{folder}/{_COPIED}")
+
+
 def clear(folder: str) -> None:
     """Remove from the job's working folder what the job did not change, unless a runner still holds it.
 
@@ -288,7 +317,7 @@ def clear(folder: str) -> None:
         whole = _find(folder, inodes.get("")) or work
     except OSError:
         return
-    for path, is_whole in ((whole, True), (work + _UNFINISHED, False)):
+    for path, is_whole in ((whole, True), (work + UNFINISHED, False)):
         try:
             fd = _open(path, os.O_NOFOLLOW)
         except OSError:

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
 from infra.config.cluster_config import ClusterConfig
-from infra.config.replacing import BY_PROGRAM, MADE_BY, replacing_changes, replacing_settings, settings_of
+from infra.config.replacing import (
+    BY_PROGRAM,
+    MADE_BY,
+    refuse_rename,
+    replacing_changes,
+    replacing_settings,
+    settings_of,
+)
 from infra.config.schema import parse
+from launch.errors import InputError
+from tests.infra.cluster.test_component import PROGRAM, ROOT
 from tests.infra.programs import CONFIGURATIONS, Program, programs
 
 SCALE_SET = "azure-native:compute:VirtualMachineScaleSet nodes"
@@ -131,3 +143,29 @@ def test_a_stack_of_an_earlier_version_shows_by_its_outputs_what_changes(
     outputs: dict[str, object], settings: dict[str, str], changed: set[str]
 ) -> None:
     assert replacing_changes(outputs, configured(**settings)) == changed
+
+
+def test_an_update_of_a_renamed_stack_would_replace_all_of_it_and_is_refused() -> None:
+    refuse_rename({}, "prod")
+    refuse_rename({"stack": "prod"}, "prod")
+    with pytest.raises(InputError) as caught:
+        refuse_rename({"stack": "dev"}, "prod")
+    assert str(caught.value) == (
+        "stack = 'prod': was dev when its resources got their names: an update would replace all of them; "
+        "give it that name back: `pulumi stack rename dev --stack prod`"
+    )
+
+
+def test_the_program_asks_what_the_stack_was_called() -> None:
+    program = PROGRAM.replace("return {}", "return {'outputs': {'stack': 'old'}}")
+    settings = {"ranklift:vmSize": "Standard_HB120rs_v3", "ranklift:nodeCount": "1"}
+    settings |= {"ranklift:location": "southcentralus", "ranklift:sshFrom": "203.0.113.7/32"}
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env={"PULUMI_CONFIG": json.dumps(settings)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "stack = 'dev': was old when its resources got their names" in ran.stderr, ran.stderr

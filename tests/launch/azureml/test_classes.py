@@ -46,14 +46,16 @@ def test_attributes_can_be_changed_after_the_fact() -> None:
 @pytest.mark.parametrize(
     "lookup",
     [
-        lambda: launch.azureml.HyperDriveConfig,
-        lambda: launch.azureml.DataPath,
-        lambda: launch.azureml.runconfig.DataReferenceConfiguration,
+        launch.azureml.HyperDriveConfig,
+        launch.azureml.DataPath,
+        launch.azureml.runconfig.DataReferenceConfiguration,
         lambda: Environment.list,
-        lambda: AmlCompute.provisioning_configuration,
-        lambda: Run(None, "x").log,
+        lambda: AmlCompute.attach,
+        lambda: AmlCompute(None, "x").get_status().current_node_count,
+        lambda: Run(None, "x").get_snapshot_id,
+        lambda: Run.log,
         lambda: Run.get_context,
-        lambda: Workspace.from_config().datastores,
+        lambda: list(Workspace.from_config().datastores),
         lambda: RunConfiguration().history,
     ],
 )
@@ -63,9 +65,11 @@ def test_what_is_lacking_is_named(lookup: Any) -> None:
     assert isinstance(caught.value, NotImplementedError)
 
 
-def test_importing_what_is_lacking_says_what_to_do_instead() -> None:
+def test_using_what_is_lacking_says_what_to_do_instead() -> None:
+    scope: dict[str, Any] = {}
+    exec("from launch.azureml import HyperDriveConfig", scope)
     with pytest.raises(NotSupported, match="HyperDriveConfig is not offered by Ranklift: submit one run for"):
-        exec("from launch.azureml import HyperDriveConfig", {})
+        scope["HyperDriveConfig"]()
 
 
 @pytest.mark.parametrize("lookup", [lambda: launch.azureml.Nonsense, lambda: Environment.nonsense])
@@ -116,6 +120,38 @@ def test_every_compute_target_can_be_asked_for_and_stacks_are_listed() -> None:
     assert "gpu-cluster" in targets
     assert isinstance(targets["gpu-cluster"], ComputeTarget)
     assert targets["gpu-cluster"].name == "gpu-cluster"
+
+
+def test_what_a_workspace_writes_it_reads_again() -> None:
+    Workspace("s", "g", "training").write_config()
+    ws = Workspace.from_config()
+    assert (ws.name, ws.subscription_id, ws.resource_group) == ("training", "s", "g")
+    Workspace("s", "g", "other").write_config("src", "lab.json")
+    assert Workspace.from_config("src", _file_name="lab.json").name == "other"
+
+
+def test_what_a_workspace_has_is_had_by_its_name() -> None:
+    ws = Workspace.get("lab", location="westeurope")
+    assert ws.datastores["big"].address("x") == "azureml://datastores/big/paths/x"
+    assert ws.datasets["iris"].address == "azureml:iris@latest"
+    assert ws.environments["mine"].job_key() == "azureml:mine@latest"
+    assert (ws.location, ws.get_details()["location"]) == ("westeurope", "westeurope")
+
+
+def test_a_target_is_created_only_where_its_stack_is_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("Pulumi.yaml").write_text("name: ranklift\n")
+    Path(".ranklift/dev").mkdir(parents=True)
+    Path(".ranklift/dev/inventory.json").write_text("{}")
+    wanted = AmlCompute.provisioning_configuration("Standard_ND40rs_v2", max_nodes=4)
+    made = ComputeTarget.create(None, "dev", wanted)
+    assert (made.name, type(made)) == ("dev", AmlCompute)
+    assert capsys.readouterr().err.startswith("notice: compute target dev: stack dev is used as it is; ")
+    with pytest.raises(NotSupported, match="RANKLIFT_STACK"):
+        ComputeTarget.create(None, "gpu", wanted)
+    monkeypatch.setenv("RANKLIFT_STACK", "dev")
+    assert ComputeTarget.create(None, "gpu", wanted).name == "gpu"
 
 
 # -- environments -------------------------------------------------------------------------------------------

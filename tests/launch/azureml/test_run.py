@@ -148,6 +148,30 @@ def test_a_running_run_has_no_end(fab: FakeFab, run: Run) -> None:
     assert "endTimeUtc" not in run.get_details()
 
 
+def test_tags_are_kept_by_the_runs_head(fab: FakeFab, run: Run) -> None:
+    fab.answer("job", out="{}")
+    fab.state(
+        record("SUCCEEDED", tags={"lr": "0.1"}), record("SUCCEEDED", tags={"lr": "0.1", "a": "b=c\n-d"})
+    )
+    assert run.get_tags() == {"lr": "0.1"}
+    run.set_tags({})
+    run.tag("a", "b=c\n-d")
+    assert fab.words("job") == [["job", JOB, "--tag=a=b=c\n-d", "--json", "--stack", "dev"]]
+    assert run.tags == run.properties == {"lr": "0.1", "a": "b=c\n-d"}
+
+
+def test_a_run_has_the_names_that_its_tags_give_it(fab: FakeFab, run: Run) -> None:
+    assert (run.display_name, run.name, run.description) == (JOB, JOB, None)
+    fab.state(record("RUNNING", tags={"display_name": "first", "description": "of many"}))
+    run._last = None
+    assert (run.display_name, run.description) == ("first", "of many")
+
+
+def test_details_come_with_the_logs(fab: FakeFab, run: Run) -> None:
+    fab.file("logs/rank-0.log", "hello\n")
+    assert run.get_details_with_logs()["logFiles"] == {"user_logs/std_log_process_0.txt": "hello\n"}
+
+
 def test_there_is_no_portal_and_the_run_says_so(run: Run) -> None:
     assert run.get_portal_url() == run.portal_url == f"fab logs -f {JOB} --stack dev"
 
@@ -272,6 +296,7 @@ def test_runs_of_an_experiment_are_found_again_newest_first(fab: FakeFab) -> Non
     assert [run.id for run in experiment.get_runs()] == ["a-2", "a-1"]
     assert [run.id for run in experiment.get_runs(tags={"lr": "0.1"})] == ["a-1"]
     assert [run.id for run in experiment.get_runs(tags="lr")] == ["a-2", "a-1"]
+    assert [run.id for run in experiment.get_runs(properties={"lr": "0.1"})] == ["a-1"]
 
 
 def test_a_run_can_be_taken_up_by_its_id(fab: FakeFab) -> None:

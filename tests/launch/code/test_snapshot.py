@@ -154,6 +154,19 @@ def test_data_is_whole_whatever_ignore_files_say(tree: Path) -> None:
     assert {".gitignore", ".ranklift-ignore", "sub/a.bin", ".git/config"} <= paths
 
 
+def test_a_file_named_outputs_is_refused_and_a_link_is_reported(tree: Path) -> None:
+    (tree / "outputs").symlink_to("/mnt/big")
+    assert (
+        plan_snapshot(tree).notice == "the link ./outputs to /mnt/big is a folder of the job's own on nodes"
+    )
+    (tree / "outputs").unlink()
+    (tree / "outputs").touch()
+    with pytest.raises(InputError, match=r"source = '.*/outputs': is a file, .*; rename it, or name it in"):
+        plan_snapshot(tree)
+    (tree / ".ranklift-ignore").write_text("/outputs\n")
+    plan_snapshot(tree)
+
+
 def test_links_in_data_are_followed(tree: Path) -> None:
     blobs = tree / "blobs"
     (blobs / "more").mkdir(parents=True)

@@ -104,6 +104,33 @@ def test_each_variable_that_was_filled_in_is_noted_without_its_value(tmp_path: P
         ("wheels/mine-1.0-py3-none-any.whl", "is a file of this machine"),
         ("--pre", "does not honour it in a file; name the wanted version"),
         ("--trusted-host pypi.example.com", "does not honour it in a file; serve the index over https"),
+        (
+            "-e git+https://h/b.git#egg=b&subdirectory=c",
+            "; write b @ git+https://h/b.git#subdirectory=c without",
+        ),
+        ("-e git+https://me:secret@h/b.git", "; write git+https://***@h/b.git without -e"),
+        ("-e hg+https://h/b", "is not fetched by uv, which installs the packages; write https://"),
+        ("-e git+file:///srv/b", "points at files of this machine; build a wheel"),
+        ("six @ file:///w/six-1.16.0-py3-none-any.whl", "; write six==1.16.0, and give the folder of the wh"),
+        (
+            "six @ git@h:a/six.git",
+            "has an address that uv does not fetch; write https://…, git+https://… or git",
+        ),
+        (
+            "git@h:a/six.git",
+            "is not an address that uv fetches; write https://…, git+https://… or git+ssh://git@",
+        ),
+        ("svn+https://h/six", "is not an address that uv fetches"),
+        ("--index-url simple", "is not the address of an index; give its https:// address"),
+        ("six==abc", "is not a requirement; write a name and versions, e.g. torch>=2.8,<3"),
+        ("six===abc", "is not a requirement (invalid version: 'abc'); write a name"),
+        ("six>=2.*", "is not a requirement (.* suffix can only be used with"),
+        ("six>=1<2", "is not a requirement (expected comma (within version specifier)"),
+        ("six; python_versio < '3'", "is not a requirement (expected a marker variable or quoted string)"),
+        ("six[a b]", "is not a requirement (expected comma between extra names)"),
+        (f"six; {'(' * 4000}", "is not a requirement"),
+        (f"six=={'1' * 5000}", "has 5005 characters; write a requirement of at most 4096"),
+        ("six --hash=sha1:abcd", "has an option that uv does not honour; leave only --hash=sha256:…"),
         ("--use-feature fast-deps", "does not honour it in a file; leave it out"),
         ("torch --config-settings=a=b", "has an option that uv does not honour; leave only --hash="),
         ("torch=2.8", "is not a requirement; write a name and versions"),
@@ -119,6 +146,15 @@ def test_what_a_head_could_not_use_is_refused_with_its_line(tmp_path: Path, line
         made(tmp_path, f"numpy\n{line}\n")
     assert str(caught.value).startswith(f"{tmp_path / 'requirements.txt'}, line 2")
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "line", ["-e git+https://h/${TOKEN}/b.git", "six==${TOKEN}", "six; ${TOKEN} < '3'", "./${TOKEN}-1-x.whl"]
+)
+def test_no_error_shows_the_value_of_a_variable(tmp_path: Path, line: str) -> None:
+    with pytest.raises(InputError) as caught:
+        made(tmp_path, f"{line}\n", TOKEN="hf-s3cret")
+    assert "s3cret" not in str(caught.value)
 
 
 def test_all_mistakes_come_at_once_and_none_shows_a_password(tmp_path: Path) -> None:

@@ -328,6 +328,8 @@ class TestBadInput:
             ("/opt/x.py",),
             ("python3", "-m", "m"),
             ("run.sh", "n.py"),
+            ("bash", "-lc", "python tarin.py"),
+            ("torchrun", "-m", "pkg", "tarin.py"),
         ],
     )
     def test_scripts_that_are_there_or_cannot_be_known(self, command: tuple[str, ...]) -> None:

@@ -93,8 +93,19 @@ def test_a_build_in_place(files: Path) -> None:
         ),
         (
             "environment: {image: a, requirements: r}",
-            "requirements = 'r': unknown key; write it under ranklift:",
+            "requirements = 'r': unknown key; move the whole environment: under ranklift:",
         ),
+        ("ranklift: {requirements: r}", "requirements = 'r': unknown key; write it under environment: here"),
+        (
+            "environment: azureml:pytorch/pytorch:2.8.0",
+            "is not the name of an environment; write {image: 'pytorch/pytorch:2.8.0'}",
+        ),
+        (
+            "environment: mcr.microsoft.com/azureml/base",
+            "is not the name of an environment; write {image: 'mcr.microsoft.com/azureml/base'}",
+        ),
+        ("ranklift: {environment: pytorch/pytorch:2.8.0}", "; write {image: 'pytorch/pytorch:2.8.0'}"),
+        ("environment: My Env", "; write it as azureml:NAME:VERSION or azureml:NAME@latest"),
         ("environment: {image: a, conda_fil: c}", "conda_fil = 'c': unknown key; did you mean conda_file?"),
         (
             "environment: {conda_file: none.yml}",

@@ -10,7 +10,6 @@ import pytest
 from launch.errors import InputError
 from launch.job.spec import HEALTH
 from launch.jobfile import Flags, Made, Pushed, make, name_of, node_count, read
-from launch.jobfile.script import script_of
 
 HOME = "/home/azureuser"
 LIGHTNING = "import lightning\n"
@@ -51,7 +50,7 @@ def test_names_are_replaced_as_text_and_nothing_is_quoted(tmp_path: Path) -> Non
         "environment_variables: {OUT: '${{outputs.model}}/x'}\n",
         paths={"table": "/data/table.csv"},
     ).spec
-    out = f"{HOME}/.ranklift/jobs/digits-20260301-090507-0f3a/outputs/model"
+    out = f"{HOME}/.ranklift/jobs/digits-20260301-090507-0f3a/work/outputs/model"
     assert job.command == (f"python train.py --a \"b c\" $HOME --in /data/table.csv --out '{out}'",)
     assert job.shell
     assert job.env == {"OUT": f"{out}/x"}
@@ -318,33 +317,14 @@ def test_a_missing_script_is_found_before_anything_is_pushed(tmp_path: Path) -> 
         made(tmp_path, "command: python train.py\n", files=())
 
 
-@pytest.mark.parametrize(
-    ("line", "script"),
-    [
-        ("python train.py --config x.py", "train.py"),
-        ("python3.11 -u -X dev -W ignore ./src/train.py", "src/train.py"),
-        ("A=1 B='x y' /opt/env/bin/python train.py", "train.py"),
-        ("python -m torch.distributed.launch --nproc_per_node 2 --use_env train.py a.py", "train.py"),
-        ("accelerate launch --config_file c.yaml train.py", "train.py"),
-        ("bash -x run.sh", "run.sh"),
-        ("./run.sh", "run.sh"),
-        ("pip install -r requirements.txt; python \\\n  train.py | tee log", "train.py"),
-        ("python -m pip install . && python train.py", "train.py"),
-        ("python -c 'import x' train.py", None),
-        ("python -m pkg.main train.py", None),
-        ("cd src && python train.py", None),
-        ("echo 'print()' > train.py && python train.py", None),
-        ("cp a.py train.py; python train.py", None),
-        ("python $SCRIPT", None),
-        ("python ~/train.py", None),
-        ("python /opt/train.py", None),
-        ("python ../train.py", None),
-        ("python 'train.py", None),
-        ("hostname", None),
-    ],
-)
-def test_which_script_a_line_runs(line: str, script: str | None) -> None:
-    assert script_of(line) == script
+@pytest.mark.parametrize("line", ["bash -lc 'python train.py'", "conda_hook.py a", "python link/train.py"])
+def test_a_script_that_cannot_be_known_is_not_missed(tmp_path: Path, line: str) -> None:
+    text = f"command: {line}\ncode: .\n"
+    made(tmp_path, text, files=("link",))
+
+
+def test_a_script_that_the_setup_line_may_make_is_not_missed(tmp_path: Path) -> None:
+    made(tmp_path, "command: python made.py\ncode: .\nranklift: {setup: touch made.py}\n")
 
 
 def test_the_jobs_name_is_the_nearest_that_is_given(tmp_path: Path) -> None:

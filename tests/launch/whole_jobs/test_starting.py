@@ -188,6 +188,13 @@ class TestWhatNodesMustHave:
         assert ran(nodes) == []
         assert nodes.run(shell(MARK, shm_bytes=1))[0].state == "SUCCEEDED"
 
+    def test_the_script_that_is_no_part_of_the_code(self, nodes: Nodes) -> None:
+        state, _ = nodes.run(JobSpec("t", "pytorch", ("/opt/nowhere/train.py",)))
+        assert "node[000000-000002]: there is no /opt/nowhere/train.py; scripts of the code" in state.reason
+        assert ran(nodes) == []
+        made = JobSpec("t", "pytorch", ("made.sh",), setup=f"echo '{MARK}' > made.sh")
+        assert nodes.run(made)[0].state == "SUCCEEDED"
+
     def test_the_folder_that_python_names(self, nodes: Nodes) -> None:
         state, _ = nodes.run(shell(MARK, python="~/env"))
         assert "node[000000-000002]: python = ~/env: the folder has no bin/python" in state.reason

@@ -83,7 +83,7 @@ WITHOUT_HELLO = {
     "EXIT with 0 of all ranks": ends(status=0),
     "BUSY": frame(frames.BUSY, {"taken": [[0, "x"]]}),
     "FAILED": frame(frames.FAILED, {"reasons": ["x"]}),
-    "DONE": frame(frames.DONE, {"left": []}),
+    "DONE": frame(frames.DONE, {"left": [], "ended": []}),
     "READY": frame(frames.READY, {"ports": []}),
     "STARTED": frame(frames.STARTED, {"pids": [1]}),
     "EVICTION": frame(frames.EVICTION, {"type": "Preempt", "at": 1, "left_ms": 0, "at_once": 1}),

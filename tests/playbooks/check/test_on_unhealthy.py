@@ -149,6 +149,15 @@ def test_a_node_with_files_that_nobody_has_collected_is_not_replaced(monkeypatch
     assert cluster.replaced == []
 
 
+def test_a_node_with_files_in_working_folders_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, unhealthy=(1,))
+    cluster.uses_of = {"node000001": Use((), left=(("train-1", "1 file"),))}
+    remedy = r"what train-1 left in its working folder: 1 file; `fab collect train-1 --work`, or .* 1`"
+    with pytest.raises(InputError, match=remedy):
+        cluster.chosen(0, 1)
+    assert cluster.replaced == []
+
+
 @pytest.mark.parametrize("drained", [1, 2])
 def test_no_node_is_replaced_for_a_job_that_has_a_drained_one(
     monkeypatch: pytest.MonkeyPatch, drained: int

@@ -105,6 +105,32 @@ def test_an_input_that_is_not_given_is_named(stored: Path, fab: Fab) -> None:
     assert "error: line = '${{inputs.x}}': is not given; give --input x=ADDRESS\n" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("name", "is replaced in the path of an output alone; ranks see the job's id as AZUREML_RUN_ID"),
+        (
+            "outputs.x",
+            "inputs alone are; write ${{inputs.NAME}} and give --input NAME=ADDRESS; results belo",
+        ),
+        ("secrets.KEY", "leave it out, and launch with --env KEY: "),
+        ("inputs.x y", "is not given; give --input NAME=ADDRESS"),
+    ],
+)
+def test_any_other_expression_of_a_line_is_refused(stored: Path, fab: Fab, name: str, told: str) -> None:
+    done = fab("launch.torch", f"train.py ${{{{{name}}}}}", "--source", "src", "--dry-run")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: line = '${{{{{name}}}}}': ")
+    assert told in done.stderr
+    done = fab("launch.torch", f"train.py ${{{{{name}}}", "--source", "src", "--dry-run")
+    assert ": ${{ is not closed; close it with }}, as in ${{inputs.NAME}}\n" in done.stderr
+
+
+def test_no_expression_is_replaced_in_an_option(stored: Path, fab: Fab) -> None:
+    done = fab("launch", "job.yml", "--env", "RUN=${{name}}", "--dry-run")
+    assert done.stderr.startswith("error: --env RUN: has ${{, and no expression is replaced in an option; ")
+
+
 def test_no_sas_is_in_a_plan(stored: Path, fab: Fab) -> None:
     (stored / "sas").write_text("https://other.blob.core.windows.net/sets?sv=1&sig=SECRET\n")
     done = fab("launch", "job.yml", "--sas-file", "sas", "--dry-run", "--json")

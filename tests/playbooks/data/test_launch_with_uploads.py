@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from infra.inventory import INVENTORY_FILE
+from launch.data import output_places
+from launch.remote.data import output_files
 from tests.playbooks.jobs.test_launch_file import Fab, planned
 
 JOB = """\
@@ -38,6 +40,33 @@ def test_a_plan_has_the_place_of_each_output_and_of_the_whole(stored: Path, fab:
         {"name": "", "url": f"{ACME}/results/{plan['id']}"},
     ]
     assert plan["upload_every_s"] == 600.0
+
+
+def test_each_job_of_a_file_has_its_own_place_by_its_id(stored: Path, fab: Fab) -> None:
+    path = "azureml://datastores/${{default_datastore}}/paths/azureml/${{name}}/${{output_name}}/"
+    (stored / "job.yml").write_text(f"command: ls\noutputs: {{model: {{path: '{path}'}}}}\n")
+    plans = [planned(fab, "job.yml") for _ in range(2)]
+    urls = [f"{ACME}/results/azureml/{plan['id']}/model" for plan in plans]
+    assert [plan["uploads"] for plan in plans] == [[{"name": "model", "url": url}] for url in urls]
+    assert len(set(urls)) == 2
+
+
+@pytest.mark.parametrize("path", ["${{name}}", "${{name}}/logs", "${{name}}/outputs/x", "${{name}}/own"])
+def test_an_output_among_the_folders_of_the_whole_is_refused(stored: Path, fab: Fab, path: str) -> None:
+    place = f"azureml://datastores/workspaceblobstore/paths/{path}"
+    text = f"command: ls\noutputs:\n  model: {{path: '{place}'}}\nranklift: {{upload: true}}\n"
+    (stored / "job.yml").write_text(text)
+    done = fab("launch", "job.yml", "--dry-run")
+    if path.endswith("own"):
+        assert done.returncode == 0
+        return
+    assert done.returncode == 2
+    assert "line 3: outputs.model.path = " in done.stderr
+    assert "where ranklift.upload puts the job's" in done.stderr
+
+
+def test_the_folders_of_the_whole_are_those_that_nodes_send() -> None:
+    assert output_places._TREES == output_files.TREES
 
 
 def test_without_a_place_nothing_is_uploaded(stored: Path, fab: Fab) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -175,3 +176,41 @@ def test_a_range_in_a_line_of_ones_own_is_seen_and_restarts_go_into_that_line(co
     assert spec(code, f"cd . && {line}", by("pytorch", per_node=True))[0].min_nodes == 2
     with pytest.raises(InputError, match=r"max_restarts = 3: .*give torchrun --max-restarts 3"):
         spec(code, line, by("pytorch"), max_restarts=3)
+
+
+@pytest.mark.parametrize(
+    ("line", "operator"),
+    [
+        ("train.py > log", ">"),
+        ("train.py 2>&1 | tee log", "2>&1"),
+        ("train.py|tee log", "|"),
+        ("train.py && touch done", "&&"),
+        ("train.py --name 'a;b'; touch done", ";"),
+        ("train.py &", "&"),
+        ("train.py <in", "<"),
+        ("train.py --url http://h/?a=1&b=2", "&"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["mpi", "pytorch", "tensorflow"])
+def test_an_operator_of_a_shell_is_refused_with_the_forms_that_have_one(
+    code: Path, kind: str, line: str, operator: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        spec(code, line, by(kind))
+    assert caught.value.problem.startswith(f"{operator} would be an argument of the script")
+    assert "\"bash -c '…'\" or the command of a job file" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["bash -c 'python train.py > log 2>&1; touch done'", "train.py --a 'x|y' \";\" \\& --layers (1,2) '#'"],
+)
+def test_a_quoted_operator_is_an_argument(code: Path, line: str) -> None:
+    job, _ = spec(code, line, by("mpi"))
+    assert job.command == tuple(shlex.split(line))
+
+
+def test_a_line_that_a_shell_reads_may_have_operators(code: Path) -> None:
+    line = "torchrun --nnodes 3 train.py 2>&1 | tee $NODE_RANK.log"
+    job, _ = spec(code, line, by("pytorch", per_node=True))
+    assert (job.shell, job.per_node) == (True, True)

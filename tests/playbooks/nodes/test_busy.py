@@ -26,6 +26,7 @@ from tests.launch.remote.sample_records import sample_state
 STATE = sample_state(ranks=8)
 
 DRAIN = "drained 2026-03-01T09:05:07Z by ann on desk"
+LEFT = "1 file, 8 B, on node000009: last.ckpt (8 B)"
 OWN, OTHERS = (f"`fab scale 3` of {who} on desk (process 7)" for who in ("me", "ann"))
 
 
@@ -58,6 +59,13 @@ class Double:
         if argv[-1] == "list":
             answer = {"jobs": self._its.get("jobs", []), "left_out": 0}
             return Completed(0, frames.frame(frames.STATE, json.dumps(answer).encode()), b"")
+        if argv[-1] == "left":
+            largest = [["last.ckpt", 8]]
+            left = {
+                job: {"files": 1, "bytes": 8, "largest": largest, "whole": True}
+                for job in self._its.get("left", [])
+            }
+            return Completed(0, frames.frame(frames.STATE, json.dumps({"jobs": left}).encode()), b"")
         assert argv[-2:] == ["slots", "8"], argv
         return Completed(0, json.dumps(self._its.get("slots", [])).encode(), b"")
 
@@ -71,7 +79,11 @@ def test_a_node_is_busy_for_its_head_its_slots_and_all_that_wait_for_it(
     collected = {**ended, "job": "collected"}
     other = {**STATE, "job": "other", "state": "SUCCEEDED", "nodes": ["node000004", "node000005"]}
     there: dict[str, dict[str, Any] | None] = {
-        "node000000": {"jobs": [running, queued, ended, collected], "collected": b"collected\n"},
+        "node000000": {
+            "jobs": [running, queued, ended, collected],
+            "collected": b"collected\ncollected.work\n",
+            "left": ["running"],
+        },
         "node000001": None,
         "node000002": {"slots": [[0, "running"], [1, "other"]]},
         "node000004": {},
@@ -79,7 +91,7 @@ def test_a_node_is_busy_for_its_head_its_slots_and_all_that_wait_for_it(
         "node000006": {"slots": [[0, OWN], [1, OWN]]},
         "node000007": {"slots": [[0, OTHERS]]},
         "node000008": {"slots": [[0, "running"], [1, DRAIN]], "drain": f"{DRAIN}\n".encode()},
-        "node000009": {"drain": f"{DRAIN}\n".encode()},
+        "node000009": {"drain": f"{DRAIN}\n".encode(), "left": ["collected", "ended", "running"]},
     }
 
     @contextmanager
@@ -114,7 +126,7 @@ def test_a_node_is_busy_for_its_head_its_slots_and_all_that_wait_for_it(
         "node000006": Use(),
         "node000007": Use(removal=OTHERS),
         "node000008": Use(("running",), held=("running",), drain=DRAIN),
-        "node000009": Use(uncollected=("ended",), drain=DRAIN),
+        "node000009": Use(uncollected=("ended",), drain=DRAIN, left=(("ended", LEFT),)),
     }
     idle = [name for name, use in found.items() if use.is_idle]
     assert idle == ["node000003", "node000004", "node000006", "node000009"]

@@ -16,6 +16,7 @@ from invoke.exceptions import Exit
 from infra.inventory import Inventory, Node
 from infra.preflight import prices
 from infra.preflight.prices import Prices
+from launch.client.query import JobReport
 from launch.client.samples import JobSamples
 from launch.errors import GiveUpError
 from launch.remote.sample.sample_records import Flag
@@ -66,6 +67,24 @@ def refusal(task: Task, capsys: pytest.CaptureFixture[str], **given: object) -> 
     return capsys.readouterr().err
 
 
+def test_a_tag_is_added_and_shown(
+    task: Task, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def tag_job(job: str, _: object, tags: dict[str, str], *, remote: str) -> JobReport:
+        state = replace(sample_report().state, tags=tags)
+        return replace(sample_report(), state=state)
+
+    monkeypatch.setattr("launch.client.query.tag_job", tag_job)
+    given = ["stage=baseline", "note=a=b\x1b[2J", "empty="]
+    text = task("job", tag=given)
+    assert "\ntags      stage=baseline, note=a=b" in text
+    assert "\x1b" not in text
+    for wrong in ("stage", "=baseline"):
+        with pytest.raises(Exit):
+            task("job", tag=[wrong])
+        assert f"--tag = '{wrong}': is not NAME=VALUE; " in capsys.readouterr().err
+
+
 def test_the_report_is_a_file_named_after_the_job(task: Task, tmp_path: Path) -> None:
     assert task("report") == f"report-{JOB}.html\n"
     text = (tmp_path / f"report-{JOB}.html").read_text()
@@ -74,14 +93,16 @@ def test_the_report_is_a_file_named_after_the_job(task: Task, tmp_path: Path) ->
     assert "<li>node000002 34 % slower</li>" in text
 
 
+@pytest.mark.parametrize("name", ["report", "job"])
 def test_records_that_a_rank_has_damaged_are_an_error_by_the_jobs_name(
-    task: Task, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, task: Task, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = phase("run", 0, 1)
     odd = replace(sample_report(), events=(replace(run, fields={**run.fields, "end": 1e308}),))
-    monkeypatch.setattr(job_facts, "show_job", lambda *_, **__: odd)
+    for module in ("launch.client.query", "playbooks.observe.job_facts"):
+        monkeypatch.setattr(f"{module}.show_job", lambda *_, **__: odd)
     with pytest.raises(Exit):
-        task("report")
+        task(name)
     assert f"job {JOB}: its records are damaged: OverflowError" in capsys.readouterr().err
 
 

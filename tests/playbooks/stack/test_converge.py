@@ -43,6 +43,7 @@ class Cluster:
         self.jobs: dict[str, tuple[str, ...]] = {}
         self.quicker: dict[str, tuple[str, ...]] = {}
         self.uncollected: dict[str, tuple[str, ...]] = {}
+        self.left: dict[str, tuple[tuple[str, str], ...]] = {}
         self.failed: dict[str, str] = {}
         self.held: tuple[str, ...] = ()
         self.done: list[str] = []
@@ -56,7 +57,11 @@ class Cluster:
     def uses(self, _: Stack, inventory: Inventory, holder: str) -> dict[str, Use]:
         jobs, files = self.jobs, self.uncollected
         return {
-            node.name: Use(jobs.get(node.name, ()), uncollected=files.get(node.name, ()))
+            node.name: Use(
+                jobs.get(node.name, ()),
+                uncollected=files.get(node.name, ()),
+                left=self.left.get(node.name, ()),
+            )
             for node in inventory.nodes
         }
 
@@ -97,6 +102,16 @@ def test_jobs_with_files_on_a_node_that_were_not_collected_are_named(
     cluster.uncollected = {f"n{i}": ("train-1", "train-2") for i in range(4)}
     cluster.shrink()
     assert "n3: loses files of train-1, train-2, not collected\n" in capsys.readouterr().err
+
+
+def test_files_left_in_working_folders_are_named(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.left = {f"n{i}": tuple((f"t-{n}", f"{n} files") for n in range(10)) for i in range(4)}
+    cluster.shrink()
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("n3 loses")]
+    assert lines[1] == "n3 loses what t-1 left in its working folder: 1 files"
+    assert (len(lines), lines[-1]) == (9, "n3 loses what 2 more jobs left there")
 
 
 def test_where_a_job_was_quicker_another_idle_node_goes(cluster: Cluster) -> None:

@@ -19,6 +19,7 @@ from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 from infra.arm import clients
 from infra.inventory import Inventory, Node
 from launch.client.events import JobState
+from launch.client.left_files import LeftFiles
 from launch.errors import InputError, NodeUnreachable, RankliftError, RetryError
 from launch.host import Host
 from launch.results.download import CollectReport, NodeFiles
@@ -76,7 +77,9 @@ def inventory(count: int = 1, state: str = "running") -> Inventory:
     return Inventory("dev", "size", "place", "me", nodes)
 
 
-def collected(nodes: Nodes, job: str, *, whole: bool = True, meanwhile: str = "true") -> None:
+def collected(
+    nodes: Nodes, job: str, *, whole: bool = True, meanwhile: str = "true", with_work: bool = False
+) -> None:
     """A collect of the job that brings all of it, or not; ``meanwhile`` is done on the head."""
 
     def work() -> CollectReport:
@@ -85,7 +88,7 @@ def collected(nodes: Nodes, job: str, *, whole: bool = True, meanwhile: str = "t
         gone = NodeUnreachable("node000001", "no answer")
         return CollectReport(Path(job), {"node000000": files if whole else gone})
 
-    noted(job, nodes.head, work)
+    noted(job, nodes.head, work, with_work=with_work)
 
 
 def test_a_cluster_without_jobs_has_nothing_to_lose(nodes: Nodes) -> None:
@@ -107,6 +110,29 @@ def test_a_collect_that_began_before_the_jobs_end_has_not_all_of_it(nodes: Nodes
     job = nodes.run(shell("true"))[0].job
     collected(nodes, job, meanwhile=f"sleep 0.05; touch .ranklift/jobs/{job}/state.json")
     assert find_losses(DEV, inventory()).uncollected == (job,)
+
+
+def test_files_in_working_folders_are_named_until_a_collect_has_copied_them(nodes: Nodes) -> None:
+    job = nodes.run(shell("mkdir checkpoints; echo weights > checkpoints/last.ckpt"))[0].job
+    collected(nodes, job)
+    found = find_losses(DEV, inventory())
+    assert list(found.lines()) == [
+        f"job {job} left in its working folders 1 file, 8 B, on node000000: checkpoints/last.ckpt (8 B); "
+        f"`fab collect {job} --work` copies them"
+    ]
+    assert found.summary() == "files of 1 job were left in working folders"
+    with pytest.raises(RankliftError, match="stack dev is not removed: files of 1 job were left in working"):
+        agree_to_lose(DEV, found, yes=False)
+    collected(nodes, job, whole=False, with_work=True)
+    assert find_losses(DEV, inventory()).left.keys() == {job}
+    collected(nodes, job, with_work=True)
+    assert not find_losses(DEV, inventory())
+
+
+def test_of_many_jobs_with_files_in_working_folders_some_are_named() -> None:
+    left = {f"t-{n}": LeftFiles(1, 1, (("a", 1),), ("node000000",)) for n in range(20)}
+    lines = list(Losses(left=left).lines())
+    assert (len(lines), lines[-1]) == (9, "12 more left files there (`fab job JOB`)")
 
 
 def test_jobs_that_run_or_wait_are_named(nodes: Nodes) -> None:

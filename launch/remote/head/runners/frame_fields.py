@@ -129,7 +129,7 @@ _SHAPES: dict[bytes, dict[str, Shape]] = {
         **{"of": _integer(1, timing.DEBUG_PIECES), "text": _text},
     },
     frames.BUSY: {"taken": _all(_pair(_integer(0, _MANY), _text))},
-    frames.DONE: {"left": _all(_PID)},
+    frames.DONE: {"left": _all(_PID), "ended": _all(_pair(_text, _COUNT))},
     frames.EVICTION: {"type": _text, "at": _integer(0, _YEAR_9999), "left_ms": _COUNT, "at_once": _FLAG},
     frames.NOTE: {
         **{"rank": _RANK_OR_NODE, "log": _text, "bytes": _COUNT, "lines": _COUNT, "lost": _COUNT},

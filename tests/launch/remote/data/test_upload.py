@@ -15,7 +15,7 @@ import pytest
 
 from launch.remote.data.output_files import local_files
 from launch.remote.data.upload import blob_name
-from launch.remote.node import slots
+from launch.remote.node import copy_record, slots
 from tests.launch.remote.data.storage_server import Fault, Storage
 
 JOB = "train-1"
@@ -183,6 +183,21 @@ def test_an_output_goes_to_its_own_place_and_not_with_the_whole(outputs: Path) -
     whole, model = {"name": "", "url": "https://h/results/x"}, {"name": "model", "url": "https://h/results/m"}
     found, skipped = local_files(str(outputs.parent), [whole, model])  # type: ignore[list-item]
     assert [(one.upload, one.path) for one in found] == [(0, "outputs/model.pt"), (1, "a")]
+    assert skipped == []
+
+
+def test_outputs_in_the_working_folder_are_found_without_what_was_pushed(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / "outputs" / "model").mkdir(parents=True)
+    (work / "outputs" / "model" / "pushed").touch()
+    (work / "outputs" / "pushed").touch()
+    copy_record.write(str(work), str(tmp_path / "copied"))
+    (tmp_path / "outputs").symlink_to("work/outputs")
+    (work / "outputs" / "model" / "mine").touch()
+    (work / "outputs" / "mine").touch()
+    whole, model = {"name": "", "url": "https://h/results/x"}, {"name": "model", "url": "https://h/results/m"}
+    found, skipped = local_files(str(tmp_path), [whole, model])  # type: ignore[list-item]
+    assert [(one.upload, one.path) for one in found] == [(0, "outputs/mine"), (1, "mine")]
     assert skipped == []
 
 

@@ -36,6 +36,21 @@ def test_the_nodes_own_folder_of_wheels_counts_beside_those_that_are_sent_along(
     assert "find-links" not in argv, "a login would stand on a command line, and uv ignore the variable"
 
 
+def test_what_uv_says_of_a_file_without_a_name_is_said_of_the_requirements(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "uv").write_text(f'{UV}[ "$1" = venv ] || {{ echo "in \\`$7\\` and \\`$9\\`"; exit 2; }}\n')
+    (tmp_path / "uv").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
+    wanted = request("", "", kind="python")
+    wanted["requirements"], wanted["constraints"] = "toolkit\n", "six\n"
+    with pytest.raises(Failed) as caught:
+        python_env.make(wanted, str(tmp_path / "made"), 2, unreported)
+    assert caught.value.lines == ["in `the requirements` and `the constraints`"]
+
+
 @pytest.mark.parametrize("wanted", [">=3." + "9" * 5000, "9" * 5000, "3.٣"], ids=["minor", "major", "other"])
 def test_a_version_of_digits_that_none_has_is_refused_not_counted(wanted: str) -> None:
     with pytest.raises(Failed, match=r"is not a version such as 3\.10"):

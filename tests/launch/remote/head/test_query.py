@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from launch.remote.base import job_dir, processes
+from launch.remote import cli
+from launch.remote.base import frames, job_dir, processes
 from launch.remote.head import query
 from tests.launch.remote.sample_records import sample_plan, sample_state
 
@@ -72,6 +73,42 @@ class TestListing:
         found = {state["job"]: state["cancelling"] for state in query.list_jobs(None)["jobs"]}
         assert found == {"a": False, "b": True, "c": False}
         assert [query.job_report(name)["state"]["cancelling"] for name in "abc"] == [False, True, False]
+
+    def test_tags_can_be_added_after_the_launch(self) -> None:
+        made("a", "SUCCEEDED", 1.0, tags={"lr": "0.1", "seed": "7"})
+        assert query.add_tags("a", {"lr": "0.2", "stage": "x\ny"})
+        assert query.add_tags("a", {"stage": ""})
+        tags = {"lr": "0.2", "seed": "7", "stage": ""}
+        assert query.list_jobs(None)["jobs"][0]["tags"] == query.job_report("a")["state"]["tags"] == tags
+        with pytest.raises(FileNotFoundError):
+            query.add_tags("nope", {"a": "b"})
+
+    @pytest.mark.parametrize("spoilt", [b'{"a": 3}\n["b"]\n{"cut', b"\xff" * 9, b"[" * 9999])
+    def test_lines_that_are_no_tags_are_passed_over(self, spoilt: bytes) -> None:
+        path = Path(made("a", "SUCCEEDED", 1.0).file("tags.jsonl"))
+        path.write_bytes(spoilt)
+        assert query.add_tags("a", {"kept": "yes"})
+        assert query.job_report("a")["state"]["tags"] == {"kept": "yes"}
+
+    def test_a_request_to_add_tags_is_answered_with_the_jobs_report(
+        self, capfdbinary: pytest.CaptureFixture[bytes]
+    ) -> None:
+        made("a", "SUCCEEDED", 1.0)
+        assert cli.main(["tag", "a", '{"stage": "x"}']) == 0
+        ((_, payload),) = frames.Decoder().feed(capfdbinary.readouterr().out)
+        assert json.loads(payload)["state"]["tags"] == {"stage": "x"}
+        assert cli.main(["tag", "a", json.dumps({"long": "x" * (256 << 10)})]) == 1
+        assert cli.main(["tag", "nope", '{"stage": "x"}']) == cli.NO_RECORDS
+        assert b"the tags were not kept" in capfdbinary.readouterr().err
+
+    def test_tags_without_room_are_refused_and_those_before_stay(self) -> None:
+        folder = made("a", "SUCCEEDED", 1.0)
+        assert query.add_tags("a", {"kept": "yes"})
+        assert not query.add_tags("a", {"long": "x" * (256 << 10)})
+        assert query.job_report("a")["state"]["tags"] == {"kept": "yes"}
+        Path(folder.file("tags.jsonl")).unlink()
+        Path(folder.file("tags.jsonl")).symlink_to("/dev/full")
+        assert not query.add_tags("a", {"lost": "yes"})
 
     def test_half_made_jobs_are_passed_over(self) -> None:
         job_dir.Folder("half").create(sample_plan("half"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -69,11 +70,53 @@ def test_a_job_without_code_has_an_empty_one(job: Path) -> None:
     assert [path.name for path in make(job, "").iterdir()] == ["outputs"]
 
 
-def test_outputs_that_were_pushed_stay(code: Path, job: Path) -> None:
+def test_its_outputs_are_those_of_the_job_with_what_the_code_has_there(code: Path, job: Path) -> None:
+    (code / "outputs" / "deep").mkdir(parents=True)
+    (code / "outputs" / "deep" / "pushed").touch()
+    work = make(job, seal(code))
+    (work / "outputs" / "model.pt").write_text("mine")
+    assert (job / "outputs/model.pt").read_text() == "mine"
+    assert (job / "outputs/deep/pushed").exists()
+
+
+def test_outputs_that_a_job_removes_and_makes_again_are_still_the_jobs(code: Path, job: Path) -> None:
+    work = make(job, code)
+    shutil.rmtree(work / "outputs")
+    (work / "outputs").mkdir()
+    (work / "outputs" / "model.pt").write_text("mine")
+    assert (job / "outputs/model.pt").read_text() == "mine"
+
+
+def test_outputs_that_a_launch_has_removed_are_there_for_the_next(code: Path, job: Path) -> None:
+    shutil.rmtree(make(job, code) / "outputs")
+    make(job, code)
+    work_dir.make_outputs(str(job), ["model"])
+    assert (job / "outputs/model").is_dir()
+
+
+@pytest.mark.parametrize("target", ["pkg", "/somewhere/else", "nowhere"])
+def test_a_link_in_the_place_of_outputs_becomes_a_folder(code: Path, job: Path, target: str) -> None:
+    (code / "outputs").symlink_to(target)
+    (make(job, seal(code)) / "outputs" / "model.pt").write_text("mine")
+    assert [path.name for path in (job / "outputs").iterdir()] == ["model.pt"]
+    assert not (job / "work/pkg/model.pt").exists()
+
+
+def test_a_file_in_the_place_of_outputs_is_refused(code: Path, job: Path) -> None:
+    (code / "outputs").touch()
+    with pytest.raises(
+        Unfit, match=r"outputs of the pushed code is a file, .*: rename the file, or name it in"
+    ):
+        make(job, seal(code))
+    assert left(job) == []
+
+
+def test_an_output_in_the_place_of_a_pushed_file_is_refused(code: Path, job: Path) -> None:
     (code / "outputs").mkdir()
-    (code / "outputs" / "kept").touch()
-    assert not (make(job, seal(code)) / "outputs").is_symlink()
-    assert (job / "work/outputs/kept").exists()
+    (code / "outputs" / "model").touch()
+    make(job, seal(code))
+    with pytest.raises(Unfit, match="work/outputs/model cannot be written: File exists"):
+        work_dir.make_outputs(str(job), ["model"])
 
 
 def test_a_restart_finds_what_the_launch_before_it_wrote_and_removed(code: Path, job: Path) -> None:

@@ -35,7 +35,7 @@ def snapshot_in(folder: Path) -> Path:
 
 def folder(tmp_path: Path, name: str) -> Path:
     made = tmp_path / name
-    (made / "outputs").mkdir(parents=True)
+    made.mkdir()
     return made
 
 
@@ -49,7 +49,7 @@ def ranks_ran(job: Path) -> None:
 
 
 def seen(root: Path) -> dict[str, tuple[int, int, str]]:
-    """Mode, time and content of all that is below a folder; ``outputs`` aside."""
+    """Mode, time and content of all that is below a folder; a job's ``outputs`` aside."""
     found = {}
     for path in sorted(root.rglob("*")):
         if path != root / "outputs":

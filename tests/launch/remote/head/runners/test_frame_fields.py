@@ -23,7 +23,7 @@ FRAMES: dict[bytes, dict[str, Any]] = {
     frames.EXIT: EXIT,
     frames.FAILED: {"reasons": ["no room"]},
     frames.BUSY: {"taken": [[0, "train-1"], [1, ""]]},
-    frames.DONE: {"left": []},
+    frames.DONE: {"left": [], "ended": []},
     frames.EVICTION: EVICTION,
     frames.NOTE: NOTE,
 }
@@ -66,7 +66,8 @@ def test_a_field_of_another_type_is_refused(kind: bytes) -> None:
         (frames.BUSY, {"taken": [[0]]}),
         (frames.BUSY, {"taken": [[0, "a", "b"]]}),
         (frames.EVICTION, dict(EVICTION, at=1 << 60)),
-        (frames.DONE, {"left": [0]}),
+        (frames.DONE, {"left": [0], "ended": []}),
+        (frames.DONE, {"left": [], "ended": [["azcopy", -1]]}),
     ],
 )
 def test_a_value_out_of_its_range_is_refused(kind: bytes, fields: dict[str, Any]) -> None:
