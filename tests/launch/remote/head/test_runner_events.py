@@ -170,14 +170,20 @@ def test_processes_that_do_not_die_are_named(launch: Launch) -> None:
 
 
 def test_samples_are_kept_from_runners_whose_ranks_run_and_of_their_own_ranks_alone(launch: Launch) -> None:
-    one = {"rank": 1, "cpu_permille": 5, "memory": 6, "silent_ms": 7, "metrics": {"step": "8"}}
+    one = {"rank": 1, "cpu_permille": 5, "memory": 6, "silent_ms": 7, "metrics": {"step": "8"}, "lines": {}}
     with pytest.raises(frames.ProtocolError, match="at the wrong time"):
         launch.on(frames.SAMPLE, node=[], ranks=[one])
     launch.channel.stage = STARTED
     assert launch.on(frames.SAMPLE, node=[], ranks=[one]) is None
     with pytest.raises(frames.ProtocolError, match="a sample of rank 7, which is another runner's"):
         launch.on(frames.SAMPLE, node=[], ranks=[{**one, "rank": 7}])
-    for wrong in ({"metrics": {str(name): "1" for name in range(40)}}, {"metrics": {"a": "1" * 65}}):
+    wrongs = (
+        {"metrics": {str(name): "1" for name in range(40)}},
+        {"metrics": {"a": "1" * 65}},
+        {"lines": {"a": "x" * 401}},
+        {"lines": {"a": 5}},
+    )
+    for wrong in wrongs:
         with pytest.raises(frames.ProtocolError, match="a frame of type b'M'"):
             launch.on(frames.SAMPLE, node=[], ranks=[{**one, **wrong}])
     launch.on_exit(1)
