@@ -57,6 +57,8 @@ class Gpu:
     drain and a reset."""
     clock_events: int | None = None
     """Reasons for slower clocks, one bit each."""
+    memory_use: int | None = None
+    """Percentage of time in which its memory was read or written."""
     persistence: bool | None = None
     temperature_c: int | None = None
 
@@ -95,6 +97,7 @@ def _read_gpu(nvml: Nvml, index: int) -> Gpu:
     recovery = _FieldValue(fieldId=_RECOVERY_ACTION)
     knows_recovery = queries.call("nvmlDeviceGetFieldValues", ctypes.c_int(1), ctypes.byref(recovery))
     kinds = ctypes.c_int(_UNCORRECTED), ctypes.c_int(_VOLATILE)
+    used = queries.utilization()
     persistence = queries.ask("nvmlDeviceGetPersistenceMode", ctypes.c_int())
     return Gpu(
         index,
@@ -104,6 +107,7 @@ def _read_gpu(nvml: Nvml, index: int) -> Gpu:
         remap_failed=bool(remaps[3].value) if knows_remaps else None,
         recovery=recovery.value[0] if knows_recovery and recovery.nvmlReturn == SUCCESS else None,
         clock_events=queries.clock_events(),
+        memory_use=used[1] if used else None,
         persistence=None if persistence is None else bool(persistence),
         temperature_c=queries.ask("nvmlDeviceGetTemperature", ctypes.c_uint(), ctypes.c_int(0)),
         error=queries.error,

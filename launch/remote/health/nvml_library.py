@@ -23,6 +23,10 @@ _UNKNOWN = (2, 3, 13)
 FUNCTION_NOT_FOUND. Any other is a GPU that does not answer."""
 
 
+class _Utilization(ctypes.Structure):
+    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
+
+
 class NvmlError(Exception):
     """The library could not be loaded, or refused a call."""
 
@@ -83,6 +87,12 @@ class GpuQueries:
     ) -> int | None:
         """Return the number that the function stores into its last argument; None where it fails."""
         return int(result.value) if self.call(function, *arguments, ctypes.byref(result)) else None
+
+    def utilization(self) -> tuple[int, int] | None:
+        """Return the percentages of time in which a kernel ran, and in which memory was read or written."""
+        used = _Utilization()
+        known = self.call("nvmlDeviceGetUtilizationRates", ctypes.byref(used))
+        return (int(used.gpu), int(used.memory)) if known else None
 
     def clock_events(self) -> int | None:
         """Return the reasons for slower clocks, one bit each (``nvmlClocksEventReason*``)."""

@@ -27,6 +27,7 @@ def test_each_gpus_state_is_read_and_a_lost_one_is_named(tmp_path: Path) -> None
                 remap_pending=False,
                 recovery=2,
                 clock_events=0x40,
+                memory_use=40,
                 persistence=True,
                 temperature_c=55,
             ),
