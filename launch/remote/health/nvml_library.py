@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 
-__all__ = ["SUCCESS", "GpuQueries", "Nvml", "NvmlError"]
+__all__ = ["LIBRARY", "SUCCESS", "GpuQueries", "Nvml", "NvmlError"]
 
-_LIBRARY = "libnvidia-ml.so.1"
+LIBRARY = "libnvidia-ml.so.1"
 SUCCESS = 0
 _ERRORS = {
     4: "NO_PERMISSION",
@@ -36,7 +36,7 @@ class Nvml:
 
     def __init__(self, library: str = "") -> None:
         try:
-            self._calls = ctypes.CDLL(library or _LIBRARY)
+            self._calls = ctypes.CDLL(library or LIBRARY)
         except OSError as error:
             raise NvmlError(str(error)) from None
         self._check("nvmlInit_v2: ", self._calls.nvmlInit_v2())

@@ -10,17 +10,29 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from launch.errors import NodeUnreachable
 from launch.remote.base import frames
 from launch.remote.node.health_gate import read_look
 from playbooks.nodes.look import _PROGRAM, _code, errors_of, finding_lines, is_passing
 from tests.launch.remote.health.some_findings import DOWN, ECC, HOT, looked
+from tests.playbooks.server import SshServer, save_stack
+from tests.playbooks.typed import fab, write_project
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from launch.remote.base.health_records import Look, Promise
 
 
 ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
+    with SshServer(tmp_path_factory.mktemp("sshd")) as running:
+        yield running
 
 
 def test_a_python_without_anything_of_ours_can_run_the_code_that_goes_along(tmp_path: Path) -> None:
@@ -78,3 +90,28 @@ def test_a_link_may_come_up_later_and_an_ecc_error_does_not_pass() -> None:
     assert is_passing(looked(DOWN, HOT))
     assert not is_passing(looked(DOWN, ECC))
     assert is_passing(NodeUnreachable("node000000", "silent"))
+
+
+BROKEN = {
+    "ends every shell": ("exit 3", "no findings, and exit status 3"),
+    "ends every shell well": ("exit 0", "no findings, and exit status 0"),
+    "broken python3": ("export PATH=$HOME/broken:$PATH", "exit status 1: python3: cannot load libpython"),
+}
+
+
+@pytest.mark.parametrize(("line", "words"), BROKEN.values(), ids=BROKEN)
+def test_a_node_at_which_the_look_cannot_run_is_unknown_and_not_sick(
+    server: SshServer, tmp_path: Path, line: str, words: str
+) -> None:
+    write_project(tmp_path, "dev", fabfile=True)
+    save_stack(tmp_path / ".ranklift" / "dev", {0: server.port}, server.host_key, server.user_key)
+    python = server.folder / "home/broken/python3"
+    python.parent.mkdir(exist_ok=True)
+    python.write_text("#!/bin/sh\necho 'python3: cannot load libpython' >&2\nexit 1\n")
+    python.chmod(0o755)
+    (server.folder / "home/.bashrc").write_text(line + "\n")
+    done = fab(tmp_path, "check", "--json")
+    (found,) = json.loads(done.stdout)["nodes"].values()
+    assert (found["verdict"], found["findings"], done.returncode) == ("unknown", [], 1)
+    assert words in found["reasons"][0]
+    assert "fab replace" not in done.stdout + done.stderr

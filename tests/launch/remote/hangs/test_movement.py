@@ -29,7 +29,7 @@ def gpu(memory_use: int) -> GpuState:
 
 
 @each_work
-def test_a_job_whose_ranks_stay_on_one_line_and_work_is_slow(work: dict[str, Any]) -> None:
+def test_a_job_whose_ranks_stay_on_one_line_and_work_is_slow(work: Any) -> None:
     job = Job(4)
     for rank in range(4):
         job.puts(rank, [frame("fit", line=20)])
@@ -55,7 +55,7 @@ def test_programs_without_stacks_that_use_processor_time_may_spin_and_are_not_ju
 
 
 @each_work
-def test_a_rank_that_works_while_the_others_wait_for_it_is_named_and_not_guilty(work: dict[str, Any]) -> None:
+def test_a_rank_that_works_while_the_others_wait_for_it_is_named_and_not_guilty(work: Any) -> None:
     job = Job(16)
     job.puts(5, [frame("evaluate", line=70)])
     job.main(5).update(work)
