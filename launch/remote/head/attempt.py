@@ -241,6 +241,7 @@ class Attempt:
             return
         if self._barrier.is_complete:
             self._events.health.write(self._order.stream)
+            self._events.clocks.on_go(time.time_ns() // 1000)
             self._pool.send_go(self._barrier.open(now))
         elif self._barrier.is_hopeless(now):
             self._apply(Stop())

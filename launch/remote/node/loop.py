@@ -249,7 +249,7 @@ class Loop:
 
     def _report_started(self, spec: RunnerSpec, pids: list[int]) -> None:
         """Send STARTED, and samples from then on until the last rank has ended."""
-        started: Started = {"pids": pids}
+        started: Started = {"pids": pids, "time_us": int(time.time() * 1e6)}
         self._send(frames.STARTED, started)
         self._sampled, self._sample_at = spec, time.monotonic() + timing.SAMPLE_BEGIN_S
 

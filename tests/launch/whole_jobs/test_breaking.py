@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -14,7 +15,7 @@ import pytest
 
 from launch.client.cancel import end_supervisor, sweep_node
 from launch.job.spec import Kind
-from tests.launch.standin import Nodes, Started, left_of, lines, open_mpi, shell, start, states, until
+from tests.launch.standin import REMOTE, Nodes, Started, left_of, lines, open_mpi, shell, start, states, until
 from tests.launch.whole_jobs.test_restarting import mpirun_of, runner_of
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("nothing_runs_on")]
@@ -296,3 +297,23 @@ class TestWhereNothingCanBeWritten:
         assert "node000002: " in state.reason
         assert " cannot be written: Not a directory" in state.reason
         assert not list(nodes.folder.glob("node*/ran"))
+
+
+@pytest.mark.parametrize(("node", "seconds"), [(1, 2.0), (0, -2.0), (2, 3600.0)])
+def test_the_first_rank_to_fail_is_named_whatever_its_nodes_clock_shows(
+    nodes: Nodes, node: int, seconds: float
+) -> None:
+    remote = nodes.folder / f"node00000{node}/.ranklift/remote/hash"
+    remote.unlink()
+    shutil.copytree(REMOTE, remote, ignore=shutil.ignore_patterns("__pycache__"))
+    loop = remote / "node/loop.py"
+    loop.write_text(loop.read_text().replace("time.time()", f"(time.time() + {seconds})"))
+    failed = nodes.folder / "failed"
+    job = up(
+        nodes,
+        f'echo up; until [ -e {nodes.folder}/go ]; do sleep 0.01; done; [ "$RANK" = 1 ] && touch {failed} '
+        f"&& exit 7; until [ -e {failed} ]; do sleep 0.01; done; sleep 0.02; exit 9",
+    )
+    (nodes.folder / "go").touch()
+    state = job.end()
+    assert (state.exit_status, state.failure and state.failure.rank) == (7, 1)
