@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from infra.inventory import Inventory, Node
 from launch.client.rpc import readable
 from launch.errors import ReplaceNodeError, RetryError
-from launch.host import Host
 from launch.nodeset import fold
 from launch.promise import promise_of
 from launch.remote.base import frames, timing
 from launch.remote.base.health_records import Finding, Look
+from launch.remote.login import SILENCE_LOGIN
 from launch.remote.node.health_gate import NotLooked, finding_text, read_look
 from launch.remote.reading import read
 from playbooks.project import Stack
@@ -47,23 +47,40 @@ _PASSING = frozenset(
 
 def look(stack: Stack, inventory: Inventory, nodes: Sequence[Node]) -> dict[str, Look | Exception]:
     """Look at every node; return what was found, or the error of a node about which nothing was found out."""
-    from playbooks.ssh.connection import Cluster
+    from playbooks.ssh.connection import Cluster, SshHost
 
     promise = os.fsdecode(frames.pack(promise_of(inventory.size)))
     argv = ["timeout", "-k", "1", f"{timing.LOOK_S:g}", "python3", "-I", "-S", "-c", _PROGRAM, promise]
     limit = timing.LOOK_S + timing.LOOK_KILLED_S + timing.SSH_CONNECT_S
 
-    def query(host: Host) -> Look:
+    def query(host: SshHost) -> Look:
         done = host.run(argv, stdin=_code(), timeout=limit)
         status = None if done.exit_status in _TIMED_OUT else done.exit_status
         with readable(host):
             try:
-                return read(Look, read_look(status, done.stdout if status == 0 else done.stderr))
+                found = read(Look, read_look(status, done.stdout if status == 0 else done.stderr))
             except NotLooked as error:
                 raise RetryError(f"{host.name}: the look at its devices: {error}") from None
+        return {**found, "findings": [*found["findings"], *_login_output(host.login.printed)]}
 
     with Cluster(inventory, stack.folder) as cluster:
         return fan_out_hosts(cluster.host, nodes, query, what="the look at its devices", timeout=limit + 1)
+
+
+def _login_output(printed: str) -> list[Finding]:
+    """Return the finding that a login prints, which comes before the output of whatever is run over ssh."""
+    if not printed:
+        return []
+    finding: Finding = {
+        "rule": "login-output",
+        "level": "warning",
+        "subject": "login",
+        "measured": f"prints {printed}",
+        "expected": "no output without a terminal",
+        "source": "bash(1), INVOCATION",
+        "remedy": SILENCE_LOGIN,
+    }
+    return [finding]
 
 
 @functools.cache
