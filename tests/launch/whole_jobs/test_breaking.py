@@ -15,6 +15,7 @@ import pytest
 
 from launch.client.cancel import end_supervisor, sweep_node
 from launch.job.spec import Kind
+from launch.remote.base.processes import start_time
 from tests.launch.standin import REMOTE, Nodes, Started, left_of, lines, open_mpi, shell, start, states, until
 from tests.launch.whole_jobs.test_restarting import mpirun_of, runner_of
 
@@ -317,3 +318,32 @@ def test_the_first_rank_to_fail_is_named_whatever_its_nodes_clock_shows(
     (nodes.folder / "go").touch()
     state = job.end()
     assert (state.exit_status, state.failure and state.failure.rank) == (7, 1)
+
+
+@KINDS
+def test_what_ranks_have_started_ends_although_their_runner_and_its_guardians_were_killed(
+    nodes: Nodes, kind: Kind
+) -> None:
+    pid = nodes.folder / "pid"
+    started = up(
+        nodes, f'[ "$RANK" != 1 ] || env -i setsid sh -c "echo \\$\\$ >{pid}; sleep 300" & {WAIT}', kind
+    )
+    until(lambda: pid.exists() and pid.read_text().strip())
+    folder = nodes.folder / "node000001/.ranklift/jobs" / started.job
+    word = pid.read_text().strip().encode()
+    until(lambda: any(word in one.read_bytes().split() for one in folder.glob("descent.*")))
+    chain = [runner_of(nodes, 1, started.job)]
+    words = Path(f"/proc/{chain[0]}/cmdline").read_bytes()
+    while Path(f"/proc/{parent(chain[-1])}/cmdline").read_bytes() == words:
+        chain.append(parent(chain[-1]))
+    for one in reversed(chain):
+        os.kill(one, signal.SIGKILL)
+    assert started.end().state == "FAILED"
+    until(lambda: not start_time(int(pid.read_text())))
+    until(lambda: not left_of(started.job))
+
+
+def test_a_job_that_has_ended_leaves_no_record_of_its_processes(nodes: Nodes) -> None:
+    state, _ = nodes.run(shell("sleep 0.5"))
+    assert state.state == "SUCCEEDED"
+    assert not list(nodes.folder.glob("*/.ranklift/jobs/*/descent.*"))
