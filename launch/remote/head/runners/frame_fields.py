@@ -107,7 +107,7 @@ _SHAPES: dict[bytes, dict[str, Shape]] = {
     },
     frames.HELD: {},
     frames.READY: {"ports": _all(_integer(1, 65535))},
-    frames.STARTED: {"pids": _all(_PID)},
+    frames.STARTED: {"pids": _all(_PID), "time_us": _COUNT},
     frames.EXIT: {
         **{"rank": _RANK, "status": _integer(0, _STATUSES), "signal": _integer(0, _SIGNALS)},
         **{"stopped": _FLAG, "time_us": _COUNT},

@@ -100,7 +100,7 @@ def test_the_slots_are_held_and_the_ranks_run_as_soon_as_the_last_runner_says_so
     assert launch.on(frames.READY, ports=[]) is None
     assert (launch.barrier.is_complete, launch.channel.stage) == (True, READY)
     launch.channel.stage = GOING
-    assert launch.on(frames.STARTED, pids=[11, 12]) is None
+    assert launch.on(frames.STARTED, pids=[11, 12], time_us=1000) is None
     state = launch.folder.state()
     assert (state["state"], state["port"], launch.ranks.running) == ("RUNNING", 6105, [0, 1])
 
@@ -145,7 +145,7 @@ def test_a_second_end_of_a_rank_breaks_the_protocol(launch: Launch) -> None:
 
 @pytest.mark.parametrize("kind", [frames.EXIT, frames.STARTED])
 def test_so_does_a_frame_before_its_time(launch: Launch, kind: bytes) -> None:
-    fields = {"pids": [1]} if kind == frames.STARTED else None
+    fields = {"pids": [1], "time_us": 1000} if kind == frames.STARTED else None
     with pytest.raises(frames.ProtocolError, match="at the wrong time"):
         launch.on(kind, **fields) if fields else launch.on_exit(0)
 
