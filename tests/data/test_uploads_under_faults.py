@@ -123,7 +123,7 @@ def cluster(workplace: Workplace) -> Iterator[Cluster]:
     workplace.fab("up")
     found = workplace.pulumi("stack", "output", "--json", "--stack", STACK).json()
     with blob_service(found["blobEndpoint"], workplace.folder.environment()) as client:
-        yield Cluster(workplace, client.get_container_client("results"))
+        yield Cluster(workplace, client.get_container_client("data"))
 
 
 def test_nodes_are_busy_until_everything_is_in_storage(cluster: Cluster) -> None:
