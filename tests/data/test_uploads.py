@@ -96,6 +96,7 @@ def test_outputs_of_all_nodes_are_in_storage_when_the_job_has_ended(
     assert "0 files" in again and "there already" in again
 
 
+@pytest.mark.for_every_change
 def test_another_job_reads_an_output_by_its_address(cluster: Workplace) -> None:
     flags = ["--nodes", "0", "--nproc-per-node", "1", "--input", f"model={MODELS}/good/"]
     ran = cluster.fab("launch.torch", "cat ${{inputs.model}}/sub/*", *flags)
@@ -109,19 +110,25 @@ def test_a_job_that_fails_leaves_what_there_is(cluster: Workplace, client: BlobS
     assert "outputs in " in newest(cluster)["reason"]
 
 
+@pytest.mark.for_every_change
 def test_an_upload_that_storage_refuses_goes_on_by_hand(
     cluster: Workplace, client: BlobServiceClient
 ) -> None:
     cluster.fab("rehearsal.fault", "storage-denied")
-    launch(cluster, "denied")
+    said = launch(cluster, "denied", status=74)
     job = newest(cluster)
-    assert job["state"] == "SUCCEEDED"
+    assert f"error: job {job['job']} INCOMPLETE: not all of its outputs" in said
+    assert (job["state"], job["exit_status"]) == ("INCOMPLETE", 74)
     assert f"not all of its outputs are in storage, `fab upload {job['job']}` goes on" in job["reason"]
     assert "AuthorizationPermissionMismatch" in job["reason"]
+    assert "Storage Blob Data Contributor" in job["reason"]
+    cluster.fab("wait", job["job"], status=74)
     cluster.fab("rehearsal.fault", "clear")
     assert stored(client, "models/denied/") == {}
     cluster.fab("upload", job["job"])
     assert set(stored(client, "models/denied/")) >= {"same", "sub/0", "sub/1"}
+    assert (newest(cluster)["state"], newest(cluster)["exit_status"]) == ("SUCCEEDED", 0)
+    cluster.fab("wait", job["job"])
 
 
 def test_what_is_in_storage_is_not_lost_with_the_nodes_but_with_the_stack(cluster: Workplace) -> None:
