@@ -10,4 +10,4 @@ fab data.ls                                                    # 3. what is ther
 JOB=$(fab launch job.yml --detach)                             # 4. its nodes fetch the data, train, and send the model
 fab wait "$JOB"                                                # 5. until the job has ended
 fab collect "$JOB" --into results                              # 6. logs and outputs to this machine
-fab data.ls models/points --container results                  # 7. the model, in storage
+fab data.ls models/points                                      # 7. the model, in storage

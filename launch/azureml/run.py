@@ -29,11 +29,13 @@ _STATUS = {
     "STARTING": "Preparing",
     "RUNNING": "Running",
     "SUCCEEDED": "Completed",
+    "INCOMPLETE": "Failed",
     "FAILED": "Failed",
     "CANCELLED": "Canceled",
     "LOST": "Failed",
 }
-"""Azure ML's status by state. LOST becomes Failed, which ends a poll loop; the details give the reason."""
+"""Azure ML's status by state. INCOMPLETE and LOST become Failed, which ends a poll loop; the details give the
+reason."""
 _OVER = ("Completed", "Failed", "Canceled")
 
 
@@ -79,8 +81,10 @@ class Run(Element):
 
         Raise UserErrorException when no node has the job.
         """
-        if self._last is not None and _STATUS[self._last["state"]] in _OVER:
-            return self._last
+        last = self._last
+        # `fab upload` makes an incomplete job succeed.
+        if last is not None and last["state"] != "INCOMPLETE" and _STATUS[last["state"]] in _OVER:
+            return last
         for record in self._fab.json("jobs", "--all", *_where(self._head)):
             if record["job"] == self.id:
                 self._last = dict(record)
@@ -107,24 +111,24 @@ class Run(Element):
         except KeyboardInterrupt:
             sys.stderr.write(f"\nrun {self.id} continues; run.cancel() ends it\n")
             raise
-        if _STATUS[self.record()["state"]] not in _OVER:
+        record = self.record()
+        if _STATUS[record["state"]] not in _OVER:
             raise ExperimentExecutionException(
                 f"run {self.id} could not be reached and may still run; wait again\n{answer.error}"
             )
-        details = self.get_details()
+        details = self._details(record)
         if show_output:
             end = f"RunId: {self.id}\nStatus: {details['status']}"
             write_line(f"\nExecution Summary\n=================\n{end}", sys.stdout)
         if details["status"] == "Failed":
-            failed = self._failure()
+            failed = self._failure(record)
             if raise_on_error:
                 raise failed
             if show_output:
                 write_line(f"\nError:\n{failed.error_details}", sys.stdout)
         return details
 
-    def _failure(self) -> ActivityFailedException:
-        record = self.record()
+    def _failure(self, record: Mapping[str, Any]) -> ActivityFailedException:
         failure = record.get("failure") or {}
         status = record["exit_status"]
         return ActivityFailedException(
@@ -141,7 +145,9 @@ class Run(Element):
 
     def get_details(self) -> dict[str, Any]:
         """Return the run's details under Azure ML's keys."""
-        record = self.record()
+        return self._details(self.record())
+
+    def _details(self, record: Mapping[str, Any]) -> dict[str, Any]:
         status = _STATUS[record["state"]]
         details: dict[str, Any] = {
             "runId": self.id,
@@ -158,7 +164,7 @@ class Run(Element):
         }
         if status == "Failed":
             details["error"] = {
-                "error": {"code": record["state"], "message": self._failure().error_details},
+                "error": {"code": record["state"], "message": self._failure(record).error_details},
                 "exitStatus": record["exit_status"],
             }
         return details

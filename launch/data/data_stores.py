@@ -21,6 +21,7 @@ from launch.remote.data.stage_request import StageRequest, StageSource
 
 __all__ = [
     "DEFAULT_DATASTORE",
+    "RESULTS",
     "Limits",
     "Storage",
     "choose_stage",
@@ -33,7 +34,9 @@ __all__ = [
 
 DEFAULT_DATASTORE = "workspaceblobstore"
 """Azure ML's name of a workspace's own container."""
-_DATA, _RESULTS = "data", "results"
+RESULTS = "results"
+"""Container, and datastore, of what jobs leave as a whole."""
+_DATA = "data"
 _SAS = "--sas-file"
 
 
@@ -61,7 +64,7 @@ class Storage:
     """The folder that all nodes share; None where the stack has none."""
     limits: Limits = Limits()
 
-    def locate(self, found: DatastorePath, where: str, *, output: bool = False) -> BlobAddress:
+    def locate(self, found: DatastorePath, where: str) -> BlobAddress:
         """Return where a datastore's path is; ``where`` is what errors name.
 
         >>> own = Storage("https://acme.blob.core.windows.net")
@@ -81,11 +84,9 @@ class Storage:
                 "set ranklift:storage to serviceEndpoint and run `fab up`, or name the datastore in "
                 "ranklift:datastores; if it has storage, `fab status` notes its address",
             )
-        container = found.datastore
-        if container == DEFAULT_DATASTORE:
-            container = _RESULTS if output else _DATA
+        container = _DATA if found.datastore == DEFAULT_DATASTORE else found.datastore
         if not CONTAINER.fullmatch(container):
-            known = ", ".join(sorted((DEFAULT_DATASTORE, _DATA, _RESULTS, *self.datastores)))
+            known = ", ".join(sorted((DEFAULT_DATASTORE, _DATA, RESULTS, *self.datastores)))
             raise InputError(
                 where,
                 found.datastore,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from launch.data.data_spec import BlobAddress, DatastorePath
-from launch.data.data_stores import DEFAULT_DATASTORE, Storage
+from launch.data.data_stores import DEFAULT_DATASTORE, RESULTS, Storage
 from launch.errors import InputError
 from launch.remote.base.records import UploadRecord
 
@@ -24,9 +24,7 @@ def output_places(
     """
     found: dict[str, str] = {}
     for name, (written, where) in outputs.items():
-        address = (
-            storage.locate(written, where, output=True) if isinstance(written, DatastorePath) else written
-        )
+        address = storage.locate(written, where) if isinstance(written, DatastorePath) else written
         if not address.path:
             raise InputError(where, address.url, "is a container", "name a folder in it")
         for other, url in found.items():
@@ -39,14 +37,16 @@ def output_places(
 
 
 def whole_place(job: str, storage: Storage, where: str) -> UploadRecord:
-    """Return where all that a job leaves goes: a folder of its name in the container of results.
+    """Return where all that a job leaves goes: a folder of its name in the container of results, and in the
+    default datastore where the stack has no account of its own.
 
     >>> whole_place("train-1", Storage("https://acme.blob.core.windows.net"), "ranklift.upload")["url"]
     'https://acme.blob.core.windows.net/results/train-1'
 
     Raise :class:`~launch.errors.InputError` without storage.
     """
-    return {"name": "", "url": storage.locate(DatastorePath(DEFAULT_DATASTORE, job), where, output=True).url}
+    datastore = DEFAULT_DATASTORE if storage.account_url is None else RESULTS
+    return {"name": "", "url": storage.locate(DatastorePath(datastore, job), where).url}
 
 
 def refuse_part_of_whole(output: UploadRecord, whole: UploadRecord, where: str) -> None:

@@ -123,7 +123,7 @@ def _destination(place: Place, job: str) -> DatastorePath | BlobAddress:
     address = read_address(key, text)
     refuse_sas(key, address)
     if not isinstance(address, DatastorePath | BlobAddress):
-        remedy = "write azureml://datastores/workspaceblobstore/paths/PATH, which is the container results"
+        remedy = "write azureml://datastores/workspaceblobstore/paths/PATH, which is the container data"
         raise InputError(key, without_query(text), "is not a place in storage to write to", remedy)
     return address
 

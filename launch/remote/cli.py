@@ -356,6 +356,7 @@ def _upload_job(job: str) -> int:
         folder, plan, wanted, lambda: cancelled_at(folder) != before, slots, report
     )
     if has_ended:
+        uploads.note_whole(folder, event)
         uploads.note_kept(job, wanted, event)
     return _answer(event)
 

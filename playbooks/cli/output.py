@@ -308,7 +308,7 @@ def _text(data: bytes) -> str:
 def _style(text: str) -> str:
     if text in ("running", "yes", "SUCCEEDED"):
         return "green"
-    if text in ("failed", "stopped", "FAILED", "LOST", "CANCELLED") or text.startswith("no:"):
+    if text in ("failed", "stopped", "FAILED", "INCOMPLETE", "LOST", "CANCELLED") or text.startswith("no:"):
         return "red"
     return ""
 

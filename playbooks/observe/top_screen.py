@@ -18,7 +18,8 @@ from playbooks.observe.top_view import View
 __all__ = ["HELP", "Link", "Screen", "draw"]
 
 _STYLES: dict[str, Style] = {
-    **{"RUNNING": "green", "SUCCEEDED": "green", "FAILED": "red", "LOST": "red", "CANCELLED": "red"},
+    **{"RUNNING": "green", "SUCCEEDED": "green"},
+    **{"INCOMPLETE": "red", "FAILED": "red", "LOST": "red", "CANCELLED": "red"},
 }
 _MOST_JOBS = 9
 """Jobs that a key chooses."""

@@ -96,7 +96,7 @@ def test_the_seven_steps_work_as_they_stand(cluster: Workplace) -> None:
     (job,) = re.findall(r"^results/(train-[\w-]+): ", ran.out, re.MULTILINE)
     accuracy = re.search(r"accuracy ([\d.]+) on 1000 points", cluster.fab("logs", job).out)
     assert accuracy and float(accuracy[1]) >= 0.9
-    cluster.fab("data.get", "models/points", "model", "--container", "results")
+    cluster.fab("data.get", "models/points", "model")
     model = json.loads((cluster.own / "model" / "model.json").read_text())
     assert len(model["centres"]) == 2
 

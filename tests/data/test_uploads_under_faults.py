@@ -123,7 +123,7 @@ def cluster(workplace: Workplace) -> Iterator[Cluster]:
     workplace.fab("up")
     found = workplace.pulumi("stack", "output", "--json", "--stack", STACK).json()
     with blob_service(found["blobEndpoint"], workplace.folder.environment()) as client:
-        yield Cluster(workplace, client.get_container_client("results"))
+        yield Cluster(workplace, client.get_container_client("data"))
 
 
 def test_nodes_are_busy_until_everything_is_in_storage(cluster: Cluster) -> None:
@@ -161,9 +161,9 @@ def test_a_cancelled_job_keeps_its_nodes_until_its_upload_ends_or_is_cancelled(c
 def test_a_killed_uploader_is_named_and_its_upload_goes_on(cluster: Cluster) -> None:
     with cluster.uploading("killed") as job:
         cluster.kill(1, f"upload {job}")
-    assert cluster.fab("wait", job).status == 0
+    cluster.fab("wait", job, status=74)
     state = cluster.job(job)["state"]
-    assert (state["state"], state["exit_status"]) == ("SUCCEEDED", 0)
+    assert (state["state"], state["exit_status"]) == ("INCOMPLETE", 74)
     assert f"`fab upload {job}` goes on: node000001: " in state["reason"]
     assert {*cluster.stored("killed")} == {"small-0", "small-1", "weights-0"}
     cluster.fab("upload", job)
@@ -185,7 +185,7 @@ def test_a_job_whose_supervisor_is_killed_has_ended_as_its_ranks_did(cluster: Cl
 def test_fab_upload_that_is_killed_ends_on_the_nodes_and_goes_on(cluster: Cluster) -> None:
     cluster.fab("rehearsal.fault", "storage-denied")
     job = cluster.launch("operator")
-    cluster.fab("wait", job)
+    cluster.fab("wait", job, status=74)
     cluster.fab("rehearsal.fault", "clear")
     with cluster.slow_storage(), cluster.workplace.begin("upload", job) as process:
         cluster.wait_until_sending("operator")
@@ -201,7 +201,7 @@ def test_a_node_that_is_cut_off_keeps_no_other_from_its_upload(cluster: Cluster)
     with cluster.uploading("cut") as job:
         cluster.fab("rehearsal.fault", "partition", "--nodes", "1")
     try:
-        cluster.fab("wait", job)
+        cluster.fab("wait", job, status=74)
         assert cluster.uploads(job)[-1]["errors"].keys() == {"node000001"}
         assert {*cluster.stored("cut")} == {"small-0", "small-1", "weights-0"}
     finally:
@@ -215,7 +215,7 @@ def test_what_an_evicted_node_had_time_for_is_in_storage(cluster: Cluster) -> No
     with cluster.uploading("evicted") as job:
         cluster.fab("rehearsal.fault", "evict", "--nodes", "1", "--seconds", "2")
         time.sleep(3)
-    cluster.fab("wait", job)
+    cluster.fab("wait", job, status=74)
     assert cluster.uploads(job)[-1]["errors"].keys() == {"node000001"}
     assert {*cluster.stored("evicted")} == {"small-0", "small-1", "weights-0"}
     cluster.fab("down", "--yes")

@@ -43,8 +43,8 @@ __all__ = [
     "without_values",
 ]
 
-TERMINAL = ("SUCCEEDED", "FAILED", "CANCELLED", "LOST")
-"""States that never change again; before them come QUEUED, STARTING and RUNNING."""
+TERMINAL = ("SUCCEEDED", "INCOMPLETE", "FAILED", "CANCELLED", "LOST")
+"""Last states, after QUEUED, STARTING and RUNNING; only INCOMPLETE changes again, by `fab upload`."""
 
 ROOT = "~/.ranklift/jobs"
 
@@ -152,7 +152,7 @@ def first_state(job: str, plan: Plan, created: float, supervisor: Process | None
 
 
 def not_uploaded(job: str, why: str) -> str:
-    """Return the part of a state's reason for outputs that are not in storage."""
+    """Return the part of a state's reason for outputs that are not in storage, its last one."""
     return f"not all of its outputs are in storage, `fab upload {job}` goes on: {why}"
 
 

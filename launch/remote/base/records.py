@@ -42,7 +42,7 @@ __all__ = [
     "data_entry",
 ]
 
-StateName = Literal["QUEUED", "STARTING", "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED", "LOST"]
+StateName = Literal["QUEUED", "STARTING", "RUNNING", "SUCCEEDED", "INCOMPLETE", "FAILED", "CANCELLED", "LOST"]
 Version = Literal[1]
 """Version of the plan, as in :data:`launch.remote.base.job_dir.PLAN_VERSION`."""
 SlotHolder = Tuple[int, str]  # noqa: UP006  (evaluated)

@@ -22,7 +22,7 @@ from launch.remote.data.parts import File
 from launch.remote.data.requests import BODY_BYTES, Sink, Web, copy_body, read_size
 from launch.remote.data.stage_request import StageSource
 
-__all__ = ["Blobs", "next_marker"]
+__all__ = ["CONTRIBUTOR", "Blobs", "next_marker"]
 
 _VERSION = "2021-12-02"
 AUDIENCE = "https://storage.azure.com/"
@@ -34,9 +34,11 @@ _MOST_PAGES, _LONGEST_MARKER, _LONGEST_ETAG = 20_000, 8192, 256
 _OK, _PARTIAL, _UNAUTHORIZED, _NOT_FOUND, _CHANGED = 200, 206, 401, 404, 412
 _SPARE_S = 300.0
 """Time before a token's end from which another one is fetched."""
+_READER, CONTRIBUTOR = "Storage Blob Data Reader", "Storage Blob Data Contributor"
+"""Azure's built-in roles for who reads, and for who writes too."""
 _REMEDIES = {
-    "AuthorizationPermissionMismatch": "give the nodes' identity the role Storage Blob Data Reader there; it "
-    "counts after some minutes",
+    "AuthorizationPermissionMismatch": "give the nodes' identity the role {role} there; it counts after some "
+    "minutes",
     "AuthorizationFailure": "the account's firewall refuses the nodes: allow their subnet in it",
     "AuthenticationFailed": "the SAS has expired, allows no reading and listing, or its key was replaced",
     "InvalidAuthenticationInfo": "the token of the nodes' identity is of another tenant",
@@ -182,8 +184,9 @@ class Blobs:
                 _identity[:] = [found]
             return {"Authorization": f"Bearer {_identity[0][0]}"}
 
-    def refusal(self, name: str, answer: http.client.HTTPResponse) -> FetchError:
-        """Return what an answer other than the expected one means, with Azure's code and the remedy."""
+    def refusal(self, name: str, answer: http.client.HTTPResponse, role: str = _READER) -> FetchError:
+        """Return what an answer other than the expected one means, with Azure's code and the remedy; ``role``
+        is the one that the work as a whole needs."""
         url = self._url(name)
         code = answer.headers.get("x-ms-error-code", "")
         with contextlib.suppress(OSError, http.client.HTTPException):
@@ -192,7 +195,7 @@ class Blobs:
             code = "BlobNotFound"
         remedy = _REMEDIES.get(code)
         text = f"{url}: Azure answers {answer.status} {code}".rstrip()
-        return FetchError(faults.REFUSED, f"{text}: {remedy}" if remedy else text)
+        return FetchError(faults.REFUSED, f"{text}: {remedy.format(role=role)}" if remedy else text)
 
 
 def next_marker(page: ElementTree.Element, markers: set[str], url: str) -> str:

@@ -34,7 +34,7 @@ from launch.remote.base import job_dir
 from launch.remote.base.files import write_all
 from launch.remote.base.records import UploadRecord
 from launch.remote.data import faults
-from launch.remote.data.blob import Blobs, next_marker
+from launch.remote.data.blob import CONTRIBUTOR, Blobs, next_marker
 from launch.remote.data.faults import FetchError
 from launch.remote.data.output_files import OutputFile, local_files
 from launch.remote.data.requests import BODY_BYTES, Web
@@ -331,7 +331,7 @@ class _Target:
                 if is_optional and answer.status == _NOT_FOUND:
                     answer.read(BODY_BYTES)
                     return b""
-                raise self._blobs.refusal(name, answer)
+                raise self._blobs.refusal(name, answer, CONTRIBUTOR)
             except (OSError, http.client.HTTPException) as error:
                 last = FetchError(faults.BROKEN, f"{name}: the answer breaks off: {error}")
             except FetchError as error:

@@ -10,7 +10,7 @@ from launch.remote.base import job_dir, processes
 from launch.remote.base.phase_records import Phase, PhaseName
 from launch.remote.base.records import End, Plan, UploadEvent, UploadRecord
 from launch.remote.head import queue
-from launch.remote.head.outcome import Outcome
+from launch.remote.head.outcome import Outcome, without_outputs
 from launch.remote.log.writer import StreamWriter
 
 __all__ = ["JobState", "LaunchOrder"]
@@ -110,9 +110,9 @@ class JobState:
             self._phases.enter("end", self.restarts)
 
     def set_uploading(self, uploads: list[UploadRecord], outcome: Outcome) -> None:
-        """Record that the outputs are on their way to storage, and how the ranks have ended: the outcome
-        holds even if this supervisor is killed meanwhile."""
-        self._state["pending"] = self._end_of(outcome)
+        """Record that the outputs are on their way to storage, and how the ranks have ended: the job ends so,
+        without its outputs, if this supervisor is killed meanwhile."""
+        self._state["pending"] = self._end_of(without_outputs(outcome))
         self._state["reason"] = f"uploading to {', '.join(one['url'] for one in uploads)}"
         self._phases.enter("upload", self.restarts, _verdict(outcome))
         self._write()

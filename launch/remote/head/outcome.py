@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import signal
 from collections.abc import Collection, Mapping
@@ -15,6 +16,7 @@ __all__ = [
     "CANCELLED",
     "LOST_RANK",
     "NOT_FOUND",
+    "NOT_UPLOADED",
     "TIMED_OUT",
     "Failures",
     "Outcome",
@@ -29,12 +31,15 @@ __all__ = [
     "signal_name",
     "timed_out",
     "unfinished",
+    "without_outputs",
 ]
 
 LOST_RANK = 255
 """Exit status of a rank whose end is not known, as ssh gives it."""
 NOT_FOUND = 127
 """Exit status where the head has no launcher, as a shell gives it."""
+NOT_UPLOADED = 74
+"""Exit status where only outputs are missing in storage: EX_IOERR of sysexits.h."""
 TIMED_OUT = 124
 """Exit status, as timeout(1) gives it."""
 CANCELLED = 130
@@ -54,6 +59,20 @@ class Outcome:
     ) -> None:
         self.state, self.exit_status, self.reason, self.failure = state, exit_status, reason, failure
         self.ran = self.was_timed_out = False
+
+
+def without_outputs(outcome: Outcome) -> Outcome:
+    """Return how a job has ended whose outputs are not all in storage: any other failure stays.
+
+    >>> found = without_outputs(Outcome("SUCCEEDED", 0, "")), without_outputs(Outcome("FAILED", 3, ""))
+    >>> [(one.state, one.exit_status) for one in found]
+    [('INCOMPLETE', 74), ('FAILED', 3)]
+    """
+    if outcome.state != "SUCCEEDED":
+        return outcome
+    found = copy.copy(outcome)
+    found.state, found.exit_status = "INCOMPLETE", NOT_UPLOADED
+    return found
 
 
 def _failed(status: int, reason: str, rank: int | None, node: str | None, words: list[str]) -> Outcome:

@@ -16,7 +16,7 @@ from launch.remote.head.job_state import JobState, LaunchOrder
 from launch.remote.head.outcome import Outcome
 from launch.remote.head.queue import SlotQuery
 from launch.remote.head.shutdown import clear_work_dirs
-from launch.remote.head.uploads import PeriodicUpload, no_upload, note_kept, upload_outputs
+from launch.remote.head.uploads import PeriodicUpload, arrival, no_upload, note_kept, upload_outputs
 from launch.remote.log.writer import LAUNCHER, StreamWriter
 
 __all__ = ["detach", "supervise"]
@@ -94,19 +94,14 @@ def _end(folder: job_dir.Folder, plan: Plan, state: JobState, result: Outcome) -
         state.set_uploading(uploads, result)
         event = _upload(folder, plan, uploads)
         state.set_uploaded(event)
-        result.reason = "; ".join(filter(None, (result.reason, _arrival(plan["id"], event))))
+        if event["errors"]:
+            result = outcome.without_outputs(result)
+        result.reason = "; ".join(filter(None, (result.reason, arrival(plan["id"], event))))
     if not uploads:
         queue.leave(plan["id"])
     state.set_ended(result, uploads if event is None else None)
     if uploads:
         note_kept(plan["id"], uploads, event or _upload(folder, plan, uploads))
-
-
-def _arrival(job: str, event: UploadEvent) -> str:
-    """Return where a job's outputs are, or why not all of them are there."""
-    for node, problems in event["errors"].items():
-        return job_dir.not_uploaded(job, f"{node}: {problems[0]}")
-    return f"outputs in {', '.join(event['urls'].values())}"
 
 
 def _upload(folder: job_dir.Folder, plan: Plan, uploads: list[UploadRecord]) -> UploadEvent:

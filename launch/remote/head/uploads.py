@@ -19,12 +19,12 @@ from collections.abc import Mapping
 from typing import Callable  # noqa: UP035  (nodes may run Python 3.8)
 
 from launch.remote.base import job_dir, timing
-from launch.remote.base.files import replace_file
+from launch.remote.base.files import keep_name, replace_file
 from launch.remote.base.records import Plan, UploadEvent, UploadRecord
 from launch.remote.head.runners.node_command import start_on_node
 from launch.remote.log.writer import last_lines
 
-__all__ = ["PeriodicUpload", "no_upload", "note_kept", "upload_outputs"]
+__all__ = ["PeriodicUpload", "arrival", "no_upload", "note_kept", "note_whole", "upload_outputs"]
 
 _COLLECTED = "~/.ranklift/collected"
 """Folder of :data:`playbooks.nodes.busy.COLLECTED`: what is in storage as a whole is as good as collected."""
@@ -163,6 +163,33 @@ def no_upload(folder: job_dir.Folder, plan: Plan, uploads: list[UploadRecord], r
 def _recorded(folder: job_dir.Folder, event: UploadEvent) -> UploadEvent:
     folder.event("upload", **{name: value for name, value in event.items() if name != "event"})
     return event
+
+
+def arrival(job: str, event: UploadEvent) -> str:
+    """Return where a job's outputs are, or why not all of them are there, for its state."""
+    for node, problems in event["errors"].items():
+        return job_dir.not_uploaded(job, f"{node}: {problems[0]}")
+    return f"outputs in {', '.join(event['urls'].values())}"
+
+
+def note_whole(folder: job_dir.Folder, event: UploadEvent) -> None:
+    """Record that an ended job's outputs are in storage after all: if it lacked nothing else, it SUCCEEDED.
+
+    The record keeps its time: what was collected since the job's end still counts as collected.
+    """
+    state = folder.state()
+    before, was_missing, _ = state["reason"].partition(job_dir.not_uploaded(folder.job, ""))
+    if event["errors"] or not was_missing:
+        return
+    if state["state"] == "INCOMPLETE":
+        state = {**state, "state": "SUCCEEDED", "exit_status": 0}
+    state = {**state, "reason": before + arrival(folder.job, event)}
+    path = folder.file("state.json")
+    ended = os.stat(path).st_mtime_ns
+    replace_file(path, json.dumps(state).encode())
+    os.utime(path, ns=(ended, ended))
+    keep_name(path)
+    folder.event("state", state=state["state"], reason=state["reason"])
 
 
 def note_kept(job: str, uploads: list[UploadRecord], event: UploadEvent) -> None:

@@ -15,7 +15,7 @@ from launch.remote.base.processes import IMAGES
 
 __all__ = ["is_unknown", "is_worked_in", "removal_argv", "remove", "remove_file", "unfinished_jobs", "unload"]
 
-_FINAL_STATES = ("SUCCEEDED", "FAILED", "CANCELLED", "LOST")
+_FINAL_STATES = ("SUCCEEDED", "INCOMPLETE", "FAILED", "CANCELLED", "LOST")
 _SCRIPT = r'find "$@" -type d ! -perm -700 -exec chmod u+rwx {} \; 2>/dev/null; exec rm -rf -- "$@"'
 """An unpacked image may have folders that its own modes protect. Modes of files stay: other snapshots and the
 cache of uv have the same files."""

@@ -41,7 +41,7 @@ sys.exit(answer.get("status", 0))
 
 def record(state: str, **changes: Any) -> dict[str, Any]:
     """One row of ``fab jobs --json``."""
-    over = state in ("SUCCEEDED", "FAILED", "CANCELLED", "LOST")
+    over = state in ("SUCCEEDED", "INCOMPLETE", "FAILED", "CANCELLED", "LOST")
     row: dict[str, Any] = {
         "job": JOB,
         "name": "experiment-name",

@@ -38,6 +38,7 @@ def run(fab: FakeFab) -> Run:
         ("STARTING", "Preparing"),
         ("RUNNING", "Running"),
         ("SUCCEEDED", "Completed"),
+        ("INCOMPLETE", "Failed"),
         ("FAILED", "Failed"),
         ("CANCELLED", "Canceled"),
         ("LOST", "Failed"),
@@ -55,6 +56,15 @@ def test_a_state_is_asked_of_the_jobs_head_alone_and_not_again_once_it_is_final(
     assert [run.get_status() for _ in range(3)] == ["Running", "Completed", "Completed"]
     words = ["jobs", "--all", "--nodes", "0", "--json", "--stack", "dev"]
     assert fab.words("jobs") == [words, words]
+
+
+def test_an_incomplete_run_is_completed_once_its_outputs_are_in_storage(fab: FakeFab, run: Run) -> None:
+    lacks = "not all of its outputs are in storage"
+    fab.state(record("INCOMPLETE", exit_status=74, reason=lacks), "SUCCEEDED")
+    details = run.get_details()
+    error = {"error": {"code": "INCOMPLETE", "message": lacks}, "exitStatus": 74}
+    assert (details["status"], details["error"]) == ("Failed", error)
+    assert run.get_status() == "Completed"
 
 
 def test_waiting_shows_the_ranks_lines(fab: FakeFab, run: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -106,7 +106,9 @@ def test_the_job_is_told_before_anything_of_it() -> None:
     assert jobs == [(("node000000", "node000001"), 2)]
 
 
-@pytest.mark.parametrize(("name", "status"), [("FAILED", 3), ("CANCELLED", 130), ("LOST", 255)])
+@pytest.mark.parametrize(
+    ("name", "status"), [("INCOMPLETE", 74), ("FAILED", 3), ("CANCELLED", 130), ("LOST", 255)]
+)
 def test_check_raises_for_every_bad_end(name: str, status: int) -> None:
     with pytest.raises(JobFailed) as failed:
         JobState.from_dict(sample_state(state=name, exit_status=status, reason="why")).check()

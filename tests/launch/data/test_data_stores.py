@@ -14,17 +14,16 @@ STORAGE = Storage(ACME, {"big": BlobAddress(OTHER, "sets", "2026")})
 
 
 @pytest.mark.parametrize(
-    ("datastore", "output", "url"),
+    ("datastore", "url"),
     [
-        ("workspaceblobstore", False, f"{ACME}/data/a"),
-        ("workspaceblobstore", True, f"{ACME}/results/a"),
-        ("results", False, f"{ACME}/results/a"),
-        ("scratch", False, f"{ACME}/scratch/a"),
-        ("big", False, f"{OTHER}/sets/2026/a"),
+        ("workspaceblobstore", f"{ACME}/data/a"),
+        ("results", f"{ACME}/results/a"),
+        ("scratch", f"{ACME}/scratch/a"),
+        ("big", f"{OTHER}/sets/2026/a"),
     ],
 )
-def test_a_datastore_is_a_container(datastore: str, output: bool, url: str) -> None:
-    assert STORAGE.locate(DatastorePath(datastore, "a"), "path", output=output).url == url
+def test_a_datastore_is_a_container(datastore: str, url: str) -> None:
+    assert STORAGE.locate(DatastorePath(datastore, "a"), "path").url == url
 
 
 def test_an_unknown_datastore_is_refused_with_those_that_are_there() -> None:

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import pytest
 
-from launch.data.data_spec import BlobAddress, DatastorePath
+from launch.data.data_inputs import find_source
+from launch.data.data_spec import BlobAddress, DataInput, DatastorePath
 from launch.data.data_stores import Storage
 from launch.data.output_places import output_places, usual_places
 from launch.errors import InputError
 
 ACME = "https://acme.blob.core.windows.net"
-STORAGE = Storage(ACME, {"big": BlobAddress("https://other.blob.core.windows.net", "sets", "runs")})
+RUNS = BlobAddress("https://other.blob.core.windows.net", "sets", "runs")
+STORAGE = Storage(ACME, {"big": RUNS})
 
 
-def test_the_default_datastore_of_outputs_is_the_container_of_results() -> None:
-    found = output_places(
-        {
-            "a": (DatastorePath("workspaceblobstore", "m/a"), "line 3"),
-            "b": (DatastorePath("big", "b"), "line 4"),
-            "c": (BlobAddress(ACME, "own", "c"), "line 5"),
-        },
-        STORAGE,
-    )
-    assert {one["name"]: one["url"] for one in found} == {
-        "a": f"{ACME}/results/m/a",
-        "b": "https://other.blob.core.windows.net/sets/runs/b",
-        "c": f"{ACME}/own/c",
-    }
+@pytest.mark.parametrize("datastore", ["workspaceblobstore", "data", "results", "big"])
+def test_an_output_is_where_an_input_of_its_address_is(datastore: str) -> None:
+    written = DatastorePath(datastore, "models/a")
+    (place,) = output_places({"model": (written, "line 3")}, STORAGE)
+    read = find_source("model", DataInput("folder", written, False, "inputs.model", "disk"), STORAGE)
+    assert read is not None
+    assert place == {"name": "model", "url": read.address.url}
+
+
+def test_an_output_may_have_an_address_of_its_own() -> None:
+    (place,) = output_places({"c": (BlobAddress(ACME, "own", "c"), "line 5")}, STORAGE)
+    assert place["url"] == f"{ACME}/own/c"
 
 
 @pytest.mark.parametrize("other", ["m", "m/a", "m/a/b"])
@@ -44,10 +44,19 @@ def test_a_container_as_a_whole_is_not_a_place() -> None:
         output_places({"a": (BlobAddress(ACME, "results", ""), "line 3")}, STORAGE)
 
 
-def test_by_hand_outputs_go_to_the_stacks_storage_or_where_the_job_file_says() -> None:
-    place = {"name": "", "url": "https://acme.blob.core.windows.net/results/train-1"}
-    assert usual_places("train-1", Storage("https://acme.blob.core.windows.net")) == [place]
-    other = BlobAddress("https://other.blob.core.windows.net", "x", "runs")
-    (found,) = usual_places("train-1", Storage(None, {"workspaceblobstore": other}))
-    assert found["url"] == "https://other.blob.core.windows.net/x/runs/train-1"
+@pytest.mark.parametrize(
+    ("storage", "url"),
+    [
+        (Storage(ACME), f"{ACME}/results/train-1"),
+        (Storage(ACME, {"workspaceblobstore": RUNS}), f"{ACME}/results/train-1"),
+        (Storage(ACME, {"results": RUNS}), f"{RUNS.url}/train-1"),
+        (Storage(None, {"workspaceblobstore": RUNS}), f"{RUNS.url}/train-1"),
+    ],
+    ids=["account", "account with another default", "account with other results", "no account"],
+)
+def test_all_that_a_job_leaves_goes_to_a_folder_of_its_name(storage: Storage, url: str) -> None:
+    assert usual_places("train-1", storage) == [{"name": "", "url": url}]
+
+
+def test_without_storage_there_is_no_place_for_it() -> None:
     assert usual_places("train-1", Storage(None)) == []

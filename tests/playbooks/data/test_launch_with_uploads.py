@@ -35,7 +35,7 @@ def stored(own: Path) -> Path:
 def test_a_plan_has_the_place_of_each_output_and_of_the_whole(stored: Path, fab: Fab) -> None:
     plan = planned(fab, "job.yml")
     assert plan["uploads"] == [
-        {"name": "model", "url": f"{ACME}/results/models/my%20set"},
+        {"name": "model", "url": f"{ACME}/data/models/my%20set"},
         {"name": "other", "url": "https://other.blob.core.windows.net/sets/x"},
         {"name": "", "url": f"{ACME}/results/{plan['id']}"},
     ]
@@ -81,13 +81,13 @@ def test_without_a_place_nothing_is_uploaded(stored: Path, fab: Fab) -> None:
         (
             "paths/models/my set",
             "paths/",
-            "line 3: outputs.model.path = 'https://acme.blob.core.windows.net/re",
+            "line 3: outputs.model.path = 'https://acme.blob.core.windows.net/da",
         ),
         ("upload: true, ", "upload: 3, ", "line 6: ranklift.upload = 3: is neither true nor false"),
         (
             "https://other.blob.core.windows.net/sets/x",
-            f"{ACME}/results/models/my%20set/b",
-            "results/models/my%20set/b': overlaps with that of output model",
+            f"{ACME}/data/models/my%20set/b",
+            "data/models/my%20set/b': overlaps with that of output model",
         ),
         (
             "workspaceblobstore",

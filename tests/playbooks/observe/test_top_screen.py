@@ -11,6 +11,7 @@ import pytest
 
 from launch.client.events import Failure, JobState
 from launch.client.samples import JobSamples
+from launch.remote.base.job_dir import TERMINAL
 from launch.remote.base.records import StateName
 from playbooks.cli.styled import sgr_text
 from playbooks.observe.top_rows import NodeRow, make_rows, rows_in_view
@@ -212,6 +213,13 @@ def test_of_a_job_that_is_lost_no_figure_is_shown_as_if_it_still_ran() -> None:
     assert all("step" in rank.metrics for rank in ranks)
     drawn = text(shown(replace(samples(2), state=job_state(2, "LOST")), (80, 24)))
     assert "\n      0                 ended      1804" in drawn
+
+
+@pytest.mark.parametrize("state", TERMINAL)
+def test_an_end_is_red_unless_the_job_succeeded(state: StateName) -> None:
+    made = shown(samples(2, state=job_state(2, state)))
+    styles = {style for line in made.lines for words, style in line if words in (state, f"ended {state}")}
+    assert styles == {"green" if state == "SUCCEEDED" else "red"}
 
 
 @pytest.mark.parametrize("state", ["FAILED", "RUNNING"])

@@ -124,7 +124,7 @@ class TestTheLastState:
             together.wait()
             answers.append(folder.write_state(running(state=state))["state"])
 
-        threads = [threading.Thread(target=end, args=(job_dir.TERMINAL[i % 4],)) for i in range(8)]
+        threads = [threading.Thread(target=end, args=(job_dir.TERMINAL[i % 5],)) for i in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -134,6 +134,18 @@ def test_blocks_that_an_interrupted_upload_left_are_not_sent_again(
     assert storage.blobs[f"results/{JOB}/outputs/model.bin"] == BIG
 
 
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+def test_an_upload_that_is_refused_wants_the_role_that_may_write(
+    node: Node, outputs: Path, storage: Storage, method: str
+) -> None:
+    (outputs / "small").write_bytes(b"small")
+    storage.fault = lambda asked, *_: (
+        Fault(403, "AuthorizationPermissionMismatch") if asked == method else None
+    )
+    (reason,) = node()["errors"]
+    assert "the role Storage Blob Data Contributor there; it counts after some minutes" in reason
+
+
 def test_a_busy_storage_is_asked_again(node: Node, outputs: Path, storage: Storage) -> None:
     (outputs / "small").write_bytes(b"small")
     asked: list[str] = []

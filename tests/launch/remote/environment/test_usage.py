@@ -13,6 +13,7 @@ import pytest
 
 from launch.client.environments import held_on
 from launch.remote.base.files import hold
+from launch.remote.base.job_dir import TERMINAL
 from launch.remote.environment.usage import (
     clear_debris,
     keep_downloads,
@@ -141,8 +142,9 @@ def test_what_a_queued_job_needs_is_neither_removed_nor_pruned(store: Store, tmp
     assert store.superfluous(newer[0]) == []  # its outputs are on their way to storage
     (job / "state.json").write_text('{"state": "SUCC')
     assert store.superfluous(newer[0]) == []
-    (job / "state.json").write_text(json.dumps({"state": "SUCCEEDED"}))
-    assert store.superfluous(newer[0]) == [WHOLE]
+    for last in TERMINAL:
+        (job / "state.json").write_text(json.dumps({"state": last}))
+        assert store.superfluous(newer[0]) == [WHOLE]
 
 
 def test_what_another_launch_of_this_head_is_about_to_use_is_not_pruned(store: Store) -> None:

@@ -60,8 +60,8 @@ class Job:
     def is_kept(self) -> bool:
         return Path(f"~/.ranklift/collected/{JOB}").expanduser().exists()
 
-    def end(self, state: Any, reason: str = "", *, ran: bool = True) -> dict[str, Any]:
-        result = Outcome(state, 0, reason)
+    def end(self, state: Any, reason: str = "", *, status: int = 0, ran: bool = True) -> dict[str, Any]:
+        result = Outcome(state, status, reason)
         result.ran = ran
         supervisor._end(self.folder, self.plan, self.state, result)
         return self.record()
@@ -81,25 +81,44 @@ def test_a_job_ends_when_its_outputs_are_in_storage(job: Job) -> None:
     assert job.is_kept()
 
 
-def test_a_failure_keeps_its_reason(job: Job) -> None:
-    job.event = {**DONE, "errors": {"node000001": ["AuthorizationFailure", "more"]}}
-    why = (
-        f"not all of its outputs are in storage, `fab upload {JOB}` goes on: node000001: AuthorizationFailure"
-    )
-    assert job.end("FAILED", "rank 0 failed")["reason"] == f"rank 0 failed; {why}"
-    assert not job.is_kept()
+@pytest.mark.parametrize(
+    ("state", "status", "reason", "last"),
+    [
+        ("SUCCEEDED", 0, "", ("INCOMPLETE", 74)),
+        ("SUCCEEDED", 0, "without node000001, lost before", ("INCOMPLETE", 74)),
+        ("FAILED", 3, "rank 0 failed", ("FAILED", 3)),
+    ],
+)
+class TestOutputsThatAreNotInStorage:
+    WHY = f"not all of its outputs are in storage, `fab upload {JOB}` goes on: "
+
+    def test_a_job_that_lacks_nothing_else_is_incomplete(
+        self, job: Job, state: Any, status: int, reason: str, last: tuple[str, int]
+    ) -> None:
+        job.event = {**DONE, "errors": {"node000001": ["AuthorizationFailure", "more"]}}
+        ended = job.end(state, reason, status=status)
+        assert (ended["state"], ended["exit_status"]) == last
+        why = f"{self.WHY}node000001: AuthorizationFailure"
+        assert ended["reason"] == "; ".join(filter(None, (reason, why)))
+        assert not job.is_kept()
+
+    def test_so_does_a_job_end_whose_supervisor_is_killed_meanwhile(
+        self, job: Job, state: Any, status: int, reason: str, last: tuple[str, int]
+    ) -> None:
+        job.state.set_uploading(job.plan["uploads"], Outcome(state, status, reason))
+        record = job.record()
+        assert (record["exit_status"], record["ended"]) == (None, None)
+        Path(job.folder.file("state.json")).write_text(json.dumps({**record, "supervisor": None}))
+        ended = job.folder.state()
+        assert (ended["state"], ended["exit_status"]) == last
+        why = f"{self.WHY}the job's supervisor exited"
+        assert ended["reason"].startswith("; ".join(filter(None, (reason, why))))
+        assert "pending" not in ended
 
 
-def test_a_job_whose_supervisor_is_killed_while_it_uploads_has_ended_as_its_ranks_did(job: Job) -> None:
-    result = Outcome("FAILED", 3, "rank 0 failed")
-    job.state.set_uploading(job.plan["uploads"], result)
-    record = job.record()
-    Path(job.folder.file("state.json")).write_text(json.dumps({**record, "supervisor": None}))
-    ended = job.folder.state()
-    assert (ended["state"], ended["exit_status"]) == ("FAILED", 3)
-    why = f"rank 0 failed; not all of its outputs are in storage, `fab upload {JOB}` goes on: the job's super"
-    assert ended["reason"].startswith(why)
-    assert "pending" not in ended
+def test_a_job_that_was_cancelled_stays_cancelled_whatever_its_upload_lacks(job: Job) -> None:
+    job.event = {**DONE, "errors": {"node000001": ["AuthorizationFailure"]}}
+    assert job.end("CANCELLED")["state"] == job.folder.state()["state"] == "CANCELLED"
 
 
 def test_nothing_is_pending_once_the_upload_has_ended(job: Job) -> None:
@@ -161,5 +180,5 @@ def test_an_upload_that_cannot_go_on_ends_the_job_too(
 
     monkeypatch.setattr(supervisor, "upload_outputs", refuse)
     ended = job.end("SUCCEEDED")
-    assert ended["state"] == "SUCCEEDED"
+    assert ended["state"] == "INCOMPLETE"
     assert f"node000000: {shown}" in ended["reason"]

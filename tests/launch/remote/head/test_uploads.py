@@ -140,6 +140,65 @@ def test_only_a_whole_in_storage_counts_as_collected(nodes: Nodes) -> None:
     assert note.stat().st_mtime_ns > record.stat().st_mtime_ns
 
 
+LACKS = f"not all of its outputs are in storage, `fab upload {JOB}` goes on: node000001: AuthorizationFailure"
+
+
+@pytest.mark.parametrize(
+    ("before", "status", "reason", "after"),
+    [
+        ("INCOMPLETE", 74, LACKS, ("SUCCEEDED", 0, "outputs in {url}")),
+        (
+            "INCOMPLETE",
+            74,
+            f"without node000002; {LACKS}",
+            ("SUCCEEDED", 0, "without node000002; outputs in {url}"),
+        ),
+        ("FAILED", 3, f"rank 0 failed; {LACKS}", ("FAILED", 3, "rank 0 failed; outputs in {url}")),
+        ("FAILED", 3, "rank 0 failed", ("FAILED", 3, "rank 0 failed")),
+        ("CANCELLED", 130, "", ("CANCELLED", 130, "")),
+    ],
+    ids=["incomplete", "incomplete with a remark", "failed", "failed and uploaded", "cancelled"],
+)
+class TestAnUploadByHand:
+    """Of a job that has ended."""
+
+    def test_makes_a_job_succeed_that_lacked_nothing_else(
+        self, nodes: Nodes, before: str, status: int, reason: str, after: tuple[str, int, str]
+    ) -> None:
+        path = end_as(nodes, before, status, reason)
+        ended = path.stat().st_mtime_ns
+        nodes.write(0, "model")
+        assert cli.main(["upload-job", JOB]) == 0
+        found = nodes.folder.state()
+        shown = found["reason"].replace(nodes.uploads[0]["url"], "{url}")
+        assert (found["state"], found["exit_status"], shown) == after
+        assert path.stat().st_mtime_ns == ended
+        assert (nodes.home(0) / ".ranklift/collected" / JOB).exists()
+
+    def test_changes_nothing_while_something_is_missing(
+        self, nodes: Nodes, before: str, status: int, reason: str, after: tuple[str, int, str]
+    ) -> None:
+        path = end_as(nodes, before, status, reason)
+        record = path.read_text()
+        (nodes.home(0) / ".ranklift/jobs" / JOB / "outputs/latest").symlink_to("model")
+        assert cli.main(["upload-job", JOB]) == 0
+        assert path.read_text() == record
+
+
+def test_an_upload_of_a_job_that_runs_does_not_end_it(nodes: Nodes) -> None:
+    nodes.write(0, "checkpoint")
+    assert cli.main(["upload-job", JOB]) == 0
+    assert nodes.folder.state()["state"] == "RUNNING"
+
+
+def end_as(nodes: Nodes, state: str, status: int, reason: str) -> Path:
+    """Let the job have ended; return the path of its record."""
+    path = Path(nodes.folder.file("state.json"))
+    fields = {"state": state, "exit_status": status, "reason": reason, "supervisor": None}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+    return path
+
+
 def test_a_job_that_runs_is_uploaded_every_so_often(nodes: Nodes, storage: Storage) -> None:
     nodes.plan["upload_every_s"] = 0.1
     with PeriodicUpload(nodes.folder, nodes.plan):
