@@ -16,7 +16,7 @@ from launch.errors import InputError
 from launch.launchers.shell_line import joined
 from playbooks.selection import NEWEST
 
-__all__ = ["arranged", "parser_error", "shell_word"]
+__all__ = ["arranged", "parser_error", "shell_word", "typed_name"]
 
 _UNKNOWN = re.compile(r"No idea what (?P<word>.*) is!", re.DOTALL)
 _MISSING = re.compile(r"'(?P<task>.*)' did not receive required positional arguments: '(?P<argument>\w+)'.*")
@@ -170,7 +170,7 @@ def parser_error(
     """Return the parser's error with a remedy; ``examples`` are those of the tasks."""
     context = error.context
     missing = _MISSING.fullmatch(str(error))
-    task = _typed(context, words)
+    task = None if context is None else typed_name(context, words)
     if missing is not None:
         name, argument = missing["task"], missing["argument"]
         see = f"see `fab --help {task}`"
@@ -208,8 +208,7 @@ def _close(word: str, context: ParserContext) -> str | None:
     return next(iter(difflib.get_close_matches(word.partition("=")[0], flags, n=1, cutoff=0.7)), None)
 
 
-def _typed(context: ParserContext | None, words: Sequence[str]) -> str | None:
+def typed_name(context: ParserContext, words: Sequence[str]) -> str:
     """Return the name under which a task was called."""
-    if context is None:
-        return None
-    return next((name for name in (*context.aliases, context.name) if name in words), context.name)
+    names = (*context.aliases, str(context.name or ""))
+    return next((name for name in names if name in words), names[-1])

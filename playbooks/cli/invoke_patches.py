@@ -16,6 +16,7 @@ from invoke.parser.context import ParserContext
 from launch.errors import InputError
 from playbooks.cli import output, signals
 from playbooks.cli.command_line import arranged, parser_error
+from playbooks.cli.core_options import refuse_without_effect, with_effect
 from playbooks.cli.overview import first_steps, task_list
 from playbooks.cli.table_layout import described, refilled
 from playbooks.project import find_project
@@ -35,9 +36,10 @@ class _Context(ParserContext):
 
 
 def improve_program(program: Any, version: str) -> None:
-    """Let Fabric's ``program`` name Ranklift's version too, and fit its lists of options to the terminal.
+    """Let Fabric's ``program`` name Ranklift's version too, fit its lists of options to the terminal, and
+    hide those of its own options that no task of ours obeys.
 
-    Both are printed without any fabfile.
+    All are printed without any fabfile.
     """
     show_version = program.print_version
 
@@ -49,7 +51,16 @@ def improve_program(program: Any, version: str) -> None:
         lines = described([(name, text or "") for name, text in pairs], output.line_width())
         output.result("".join(f"{line}\n" for line in lines))
 
-    program.print_version, program.print_columns = print_version, print_columns
+    def print_help() -> None:
+        output.result(f"Usage: {program.binary} [--core-opts] task1 [--task1-opts] ... taskN [--taskN-opts]")
+        output.result("\nCore options:\n")
+        print_columns(with_effect(program.initial_context).help_tuples())
+
+    program.print_version, program.print_columns, program.print_help = (
+        print_version,
+        print_columns,
+        print_help,
+    )
 
 
 def improve_command_line(choices: Mapping[str, Any]) -> None:
@@ -115,6 +126,8 @@ def _parse_tasks(program: Any, parse: Callable[[], None]) -> None:
             front = words[: len(words) - len(rest) - ("--" in words) - len(core.unparsed)]
             core.unparsed, core.remainder = arranged(core.unparsed, rest, contexts, front), ""
         parse()
+        ours = [task for task in program.tasks if _is_ours(program.collection[task.name])]
+        refuse_without_effect(program.args, ours, words)
     except ParseError as error:
         raise _refused(parser_error(error, words, contexts, _examples(program.collection))) from None
     except InputError as error:
@@ -131,7 +144,9 @@ def _complete(program: Any, choices: Mapping[str, Any], **_: Any) -> None:
     except InputError:
         project = None
     tasks = program.parser.contexts.values()
-    table = completion.table_of(program.collection, tasks, program.initial_context, choices, project)
+    table = completion.table_of(
+        program.collection, tasks, with_effect(program.initial_context), choices, project
+    )
     if (fabfile := completion.fabfile_around(Path.cwd())) is not None:
         completion.save(fabfile, table)
     output.result("\n".join(completion.answers(table, program.argv)))
@@ -147,7 +162,11 @@ def _examples(collection: Any) -> dict[str, str]:
     """Return the examples of tasks, by every name of a task."""
     found = {}
     for name, aliases in collection.task_names.items():
-        example = getattr(collection[name].body, "example", None)
-        if example is not None:
-            found.update(dict.fromkeys((name, *aliases), example))
+        if _is_ours(collection[name]):
+            found.update(dict.fromkeys((name, *aliases), collection[name].body.example))
     return found
+
+
+def _is_ours(task: Any) -> bool:
+    """Return whether :func:`playbooks.cli.task.command` made a task; others are of the user's fabfile."""
+    return hasattr(task.body, "example")

@@ -24,6 +24,7 @@ from launch import durations
 from launch.errors import InputError, JobFailed, ManyNodesError, NodeUnreachable, RankliftError
 from launch.numbers import whole
 from playbooks.cli import output
+from playbooks.cli.core_options import refuse_dry_setting
 from playbooks.project import Stack, find_project, open_stack
 
 __all__ = [
@@ -81,6 +82,7 @@ def command(
         @functools.wraps(function)
         def body(context: Context, *arguments: Any, **keywords: Any) -> None:
             try:
+                refuse_dry_setting(context.config)
                 for given in options.get("positional", ()):
                     _refuse_option((name, called or name), given, str(keywords.get(given, "")))
                 function(context, *arguments, **keywords)

@@ -48,7 +48,12 @@ _SHOWN = 20
     positional=["job"],
 )
 def collect(
-    context: Context, job: str, into: str = "results", stack: str | None = None, json: bool = False
+    context: Context,
+    job: str,
+    into: str = "results",
+    stack: str | None = None,
+    json: bool = False,
+    dry_run: bool = False,
 ) -> None:
     """Copy a job's logs and outputs from all its nodes into <into>/<job>/.
 
@@ -56,16 +61,21 @@ def collect(
     """
     from launch.results.collect import Others
     from launch.results.collect import collect as fetch
-    from playbooks.jobs.handle import choose_job
+    from playbooks.jobs.handle import choose_job, meant_job
     from playbooks.ssh.connection import Cluster
 
     if not into.strip():
         raise InputError("--into", into, "is not the name of a folder", "leave it out for results")
     chosen = open_from(context, stack)
     inventory = chosen.saved()
+    folder = Path(into).expanduser()
+    if dry_run:
+        which = meant_job(chosen, job)
+        step = f"copy the logs and outputs of {which} from its nodes into {folder}/<job>/"
+        output.steps([step, "note on its head that all was copied, if it was"], json=json)
+        return
     name = choose_job(chosen, inventory, job)
     place, unknown = _place(chosen, inventory, name)
-    folder = Path(into).expanduser()
     with Cluster(inventory, chosen.folder) as cluster:
         head = None if place is None else cluster.host(place.head)
         remote = None if place is None else place.remote

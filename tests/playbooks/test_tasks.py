@@ -12,7 +12,14 @@ import pytest
 from playbooks import ns
 from tests.infra.azure_answers import Azure, rehearsed, served
 from tests.playbooks.server import SshServer, free_port, make_key, save_stack
-from tests.playbooks.typed import ROOT, arguments, fab, fake_pulumi, interrupted, write_project
+from tests.playbooks.typed import (
+    arguments,
+    fab,
+    fake_pulumi,
+    interrupted,
+    without_connections,
+    write_project,
+)
 
 SETTINGS = """\
 config:
@@ -213,21 +220,7 @@ def test_no_project_here_says_how_to_name_one(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_opens_no_socket_and_calls_nobody(workplace: Path) -> None:
-    """strace would say the same; a sitecustomize that forbids sockets and processes needs no such tool."""
-    guard = workplace.parent / "guard"
-    guard.mkdir()
-    (guard / "sitecustomize.py").write_text(
-        "import sys\n"
-        "def hook(event, arguments):\n"
-        "    if event in ('socket.connect', 'socket.getaddrinfo') or (\n"
-        "        event in ('subprocess.Popen', 'os.exec') and 'git' not in str(arguments[0])\n"
-        "    ):\n"
-        "        sys.stderr.write(f'FORBIDDEN {event}\\n')\n"
-        "        sys.stderr.flush()\n"
-        "        import os; os._exit(99)\n"
-        "sys.addaudithook(hook)\n"
-    )
-    env = {"PYTHONPATH": f"{guard}:{ROOT}"}
+    env = without_connections(workplace.parent)
     assert fab(workplace, "exec", "id", env=env).returncode == 99, "the guard works"
     (workplace.parent / "job.yml").write_text("command: python train.py\ncode: own\n")
     for words, expected in (
