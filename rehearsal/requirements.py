@@ -89,9 +89,9 @@ def check_packages(project: Path = _PROJECT) -> None:
     missing = [name for name in names if not _is_installed(name)]
     if missing:
         command = f"pip install {shlex.quote(f'{source}[rehearsal]')}"
-        remedy = f"install Ranklift with its extra rehearsal: {command}"
+        remedy = f"install Ranklift with it: {command}"
         more = ", or `make setup` there" if source == str(project) else ""
-        raise MissingTool(", ".join(missing), f"{remedy}{more}")
+        raise MissingTool(f"the extra rehearsal ({', '.join(missing)})", f"{remedy}{more}")
 
 
 def _is_installed(name: str) -> bool:

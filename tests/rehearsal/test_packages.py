@@ -51,7 +51,9 @@ def test_a_checkout_names_its_own_folder(tmp_path: Path) -> None:
     with pytest.raises(MissingTool) as caught:
         check_packages(project)
     command = f"pip install '{project}[rehearsal]', or `make setup` there"
-    assert str(caught.value) == f"aiohttp is missing: install Ranklift with its extra rehearsal: {command}"
+    assert (
+        str(caught.value) == f"the extra rehearsal (aiohttp) is missing: install Ranklift with it: {command}"
+    )
 
 
 @pytest.mark.usefixtures("lacking")
@@ -73,6 +75,6 @@ def test_an_installed_package_names_what_it_was_installed_from(
 def test_nothing_is_started_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requirements, "_TOOLS", {})
     for begin in (control.start, control.start_steps):
-        with pytest.raises(MissingTool, match=r"^aiohttp is missing: "):
+        with pytest.raises(MissingTool, match=r"^the extra rehearsal \(aiohttp\) is missing: "):
             begin(tmp_path)
     assert list(tmp_path.iterdir()) == []
