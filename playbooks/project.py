@@ -8,6 +8,7 @@ chose.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import os
@@ -149,7 +150,7 @@ class Stack:
                 "stack",
                 self.name,
                 f"has no {self.configuration.name} in {self.project}",
-                "check the name, or write that file first: docs/azure.md lists the settings",
+                f"{self.meant}check the name, or write that file first: docs/azure.md lists the settings",
             ) from None
         except (OSError, yaml.YAMLError, *_OF_TAGS) as error:
             problem = f"is not YAML ({' '.join(str(error).split())})"
@@ -162,11 +163,20 @@ class Stack:
         if self.configuration.exists():
             # After `pulumi stack rename` it is up, and an update would make all of it anew.
             return f"run `fab status --stack {self.name}` if it is up, else `fab up --stack {self.name}`"
-        saved = sorted(
-            path.parent.name for path in self.project.glob(f".ranklift/*/{inventory.INVENTORY_FILE}")
-        )
-        known = ", ".join(name for name in saved if name != self.short_name)
-        return f"{f'known here: {known}; ' if known else ''}see `pulumi stack ls`"
+        known = ", ".join(name for name in self._saved_stacks() if name != self.short_name)
+        return f"{self.meant}{f'known here: {known}; ' if known else ''}see `pulumi stack ls`"
+
+    def _saved_stacks(self) -> list[str]:
+        files = self.project.glob(f".ranklift/*/{inventory.INVENTORY_FILE}")
+        return sorted(path.parent.name for path in files)
+
+    @property
+    def meant(self) -> str:
+        """A question whether another stack of the project was meant, for errors; else empty."""
+        known = {path.name[len("Pulumi.") : -len(".yaml")] for path in self.project.glob("Pulumi.*.yaml")}
+        known = {*known, *self._saved_stacks()} - {self.short_name}
+        close = difflib.get_close_matches(self.short_name, sorted(known), n=1)
+        return f"did you mean {close[0]}? else " if close else ""
 
     def hashes_of(self, source: Path) -> Path:
         """Return the cache of file hashes for one source of pushes, a folder or a file."""

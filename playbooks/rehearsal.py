@@ -30,18 +30,23 @@ __all__ = ["env", "fault", "start", "status", "stop"]
         "node-python": "virtual environment that comes first in the nodes' PATH (default: none)",
     },
 )
-def start(context: Context, nodes_limit: str | None = None, node_python: str | None = None) -> None:
+def start(
+    context: Context, nodes_limit: str | None = None, node_python: str | None = None, dry_run: bool = False
+) -> None:
     """Start Azure on this machine, for stacks named rehearsal or rehearsal-…."""
     from rehearsal import control
 
     project = project_of(context)
-    remove_abandoned(project)
     limit = (
         None
         if nodes_limit is None
         else number("--nodes-limit", nodes_limit, "nodes", "give 1 or more", low=1, high=1000)
     )
     python = None if node_python is None else Path(node_python).expanduser()
+    if dry_run:
+        output.steps(control.start_steps(project, limit, python), json=False)
+        return
+    remove_abandoned(project)
     started = control.start(project, limit, python)
     for line in started.cleaned:
         output.progress(f"removed, left by a killed rehearsal: {line}")
@@ -53,11 +58,14 @@ def start(context: Context, nodes_limit: str | None = None, node_python: str | N
 
 
 @command("stop", example="fab rehearsal.stop")
-def stop(context: Context) -> None:
+def stop(context: Context, dry_run: bool = False) -> None:
     """Stop the rehearsal with everything in it, and prove that nothing is left."""
     from rehearsal import control
 
     project = project_of(context)
+    if dry_run:
+        output.steps(control.stop_steps(project) or ["no rehearsal runs here"], json=False)
+        return
     remove_abandoned(project)
     report = control.stop(project)
     if not report.ran:
@@ -140,11 +148,15 @@ def fault(  # noqa: PLR0913, PLR0917 - its parameters are its options
     counter: str | None = None,
     code: str | None = None,
     stack: str | None = None,
+    dry_run: bool = False,
 ) -> None:
     """Inject, list or clear faults of the rehearsed Azure and its nodes."""
     from rehearsal import control
     from rehearsal.vms.api import VmFault
 
+    if dry_run and kind == ["clear"]:
+        output.result("clear all faults")
+        return
     if not kind or kind == ["clear"]:
         _list_or_clear(context, cleared=bool(kind))
         return
@@ -164,6 +176,10 @@ def fault(  # noqa: PLR0913, PLR0917 - its parameters are its options
         code=number("--code", code, "Xids", "give 1 or more", low=1) if code is not None else None,
     )
     chosen = open_from(context, stack)
+    if dry_run:
+        where = "" if nodes is None else f", on nodes {nodes}"
+        output.result(f"in stack {chosen.name}{where}: {name}, {KINDS[name].does}")
+        return
     if name in get_args(VmFault):
         names = [node.name for node in choose_nodes(chosen.saved(), nodes)]
         link: dict[str, VmFault] = {one: one for one in get_args(VmFault)}

@@ -154,6 +154,9 @@ def _fabric() -> None:
             is_named = any(fabric.args[name].value for name in ("search-root", "collection"))
             if is_named or completion.fabfile_around(Path.cwd()) is not None:
                 raise
+            if fabric.core.unparsed == ["help"]:
+                fabric.print_help()
+                raise Exit from None
             problem = "has no fabfile.py, nor has a folder above it"
             remedy = "cd to Ranklift's folder, or to a repository whose fabfile.py imports playbooks"
             output.error(InputError("current folder", str(Path.cwd()), problem, remedy))

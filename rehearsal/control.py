@@ -21,6 +21,7 @@ from typing import Any
 import rehearsal
 from infra.naming import cluster_name
 from launch.errors import GiveUpError, InputError
+from launch.numbers import counted
 from rehearsal import leftovers, requirements
 from rehearsal.faults.fault_kinds import FaultSpec
 from rehearsal.run_dir import Folder, Record
@@ -36,8 +37,10 @@ __all__ = [
     "inject_vm_fault",
     "list_faults",
     "start",
+    "start_steps",
     "status",
     "stop",
+    "stop_steps",
 ]
 
 _READY_LIMIT = 120.0
@@ -91,22 +94,11 @@ def start(project: Path, nodes_limit: int | None = None, node_python: Path | Non
     forbids user namespaces, :class:`~launch.errors.MissingTool` when a program is missing,
     :class:`~launch.errors.GiveUpError` with the log's last lines when it does not come up.
     """
-    if nodes_limit is not None and nodes_limit < 1:
-        raise InputError("--nodes-limit", nodes_limit, "must be at least 1", "leave it out for the default")
-    if node_python is not None and not (node_python / "bin" / "python").exists():
-        problem = "is not a virtual environment: it lacks bin/python"
-        raise InputError(
-            "--node-python", str(node_python), problem, "give one, or leave it out for bare nodes"
-        )
+    limit = _checked_limit(nodes_limit, node_python)
     folder = Folder(project.resolve())
-    requirements.check()
-    limit = nodes_limit or requirements.default_nodes_limit(Path("/proc/meminfo").read_text())
     lock = folder.lock()
     if lock is None:
-        record = folder.record()
-        who = f"process {record.pid}" if record is not None else "starting"
-        problem = f"already runs in {folder.project} ({who})"
-        raise InputError("rehearsal", None, problem, "use it, or run fab rehearsal.stop")
+        raise _runs_already(folder)
     try:
         cleaned = _clean(folder)
         folder.make()
@@ -114,6 +106,42 @@ def start(project: Path, nodes_limit: int | None = None, node_python: Path | Non
     finally:
         os.close(lock)  # the daemon holds its own descriptor of the same lock
     return Started(_until_ready(folder, process), cleaned)
+
+
+def _checked_limit(nodes_limit: int | None, node_python: Path | None) -> int:
+    """Return the most nodes at a time of a rehearsal that this machine can run. Raises as :func:`start`."""
+    if nodes_limit is not None and nodes_limit < 1:
+        raise InputError("--nodes-limit", nodes_limit, "must be at least 1", "leave it out for the default")
+    if node_python is not None and not (node_python / "bin" / "python").exists():
+        problem = "is not a virtual environment: it lacks bin/python"
+        raise InputError(
+            "--node-python", str(node_python), problem, "give one, or leave it out for bare nodes"
+        )
+    requirements.check()
+    return nodes_limit or requirements.default_nodes_limit(Path("/proc/meminfo").read_text())
+
+
+def start_steps(project: Path, nodes_limit: int | None = None, node_python: Path | None = None) -> list[str]:
+    """Return what :func:`start` would do, a step a line. Raises as it does, before it begins."""
+    limit = _checked_limit(nodes_limit, node_python)
+    folder = Folder(project.resolve())
+    if folder.locked():
+        raise _runs_already(folder)
+    left = leftovers.traces(folder) if folder.root.exists() else ()
+    python = [] if node_python is None else [f"put {node_python}/bin first into the nodes' PATH"]
+    return [
+        *(f"remove, left by a killed rehearsal: {line}" for line in left),
+        f"start Azure's resource manager and the provider, for up to {counted(limit, 'node')}, "
+        f"in {folder.root}",
+        *python,
+    ]
+
+
+def _runs_already(folder: Folder) -> InputError:
+    record = folder.record()
+    who = f"process {record.pid}" if record is not None else "starting"
+    problem = f"already runs in {folder.project} ({who})"
+    return InputError("rehearsal", None, problem, "use it, or run fab rehearsal.stop")
 
 
 def _spawn(folder: Folder, nodes_limit: int, node_python: Path | None, lock: int) -> subprocess.Popen[bytes]:
@@ -177,6 +205,21 @@ def stop(project: Path) -> Stopped:
         raise GiveUpError(f"the rehearsal ended but left: {', '.join(remains)}")
     _clean_locked(folder)
     return Stopped(True, len(before.processes), before.namespaces, len(before.ports), lost)
+
+
+def stop_steps(project: Path) -> list[str]:
+    """Return what :func:`stop` would do, a step a line; nothing is asked of the rehearsal."""
+    folder = Folder(project.resolve())
+    record = folder.record()
+    if record is None or not record.alive:
+        left = leftovers.traces(folder) if folder.root.exists() else ()
+        return [f"remove, left by a killed rehearsal: {line}" for line in left]
+    lost = (f"{name} ({counted(count, 'resource')})" for name, count in leftovers.lost_stacks(folder).items())
+    return [
+        f"end process {record.pid} with all of its nodes and networks",
+        *(f"remove stack {stack}" for stack in lost),
+        f"remove {folder.root}",
+    ]
 
 
 def _running(folder: Folder) -> Record | None:

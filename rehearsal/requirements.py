@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
+from importlib import metadata
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from launch.errors import InputError, MissingTool
 from rehearsal.vms.netns_client import UNSHARE
 
-__all__ = ["check", "default_nodes_limit"]
+__all__ = ["check", "check_packages", "default_nodes_limit"]
 
 _TOOLS = {
     "/usr/sbin/sshd": "openssh-server",
@@ -32,15 +37,18 @@ _SWITCHES = {
     ),
 }
 _LARGEST = 300  # the largest InfiniBand domain Azure sells
+_PROJECT = Path(__file__).resolve().parents[1]
 _NODE_KIB = 12 * 1024  # measured: 8 MiB an idle node with its watcher; the rest for what runs on it
 
 
 def check(proc: Path = Path("/")) -> None:
-    """Check tools, kernel settings and namespaces.
+    """Check packages, tools, kernel settings and namespaces.
 
-    Raises :class:`~launch.errors.MissingTool` naming the Debian package, or
-    :class:`~launch.errors.InputError` naming the kernel switch that forbids user namespaces.
+    Raises :class:`~launch.errors.MissingTool` naming the Python or Debian packages and the command that
+    installs them, or :class:`~launch.errors.InputError` naming the kernel switch that forbids user
+    namespaces.
     """
+    check_packages()
     for tool, package in _TOOLS.items():
         if shutil.which(tool) is None:
             raise MissingTool(tool, f"install the package {package}, as in: apt-get install {package}")
@@ -63,6 +71,42 @@ def check(proc: Path = Path("/")) -> None:
             "this machine refuses the namespaces that nodes are made of",
             "in a container, allow user namespaces and an unmasked /proc; util-linux must be 2.38 or newer",
         )
+
+
+def check_packages(project: Path = _PROJECT) -> None:
+    """Check the packages of the extra ``rehearsal``, which Ranklift runs without unless it rehearses.
+
+    ``project`` is the checkout around this module; an installed package has none.
+    """
+    listed = project / "requirements" / "rehearsal.in"
+    if listed.exists():
+        lines = [line for line in listed.read_text().splitlines() if line and not line.startswith("#")]
+        source = str(project)
+    else:
+        lines = [one for one in metadata.requires("ranklift") or () if re.search("extra == .rehearsal", one)]
+        source = _source()
+    names = [match[0] for line in lines if (match := re.match(r"[\w.-]+", line))]
+    missing = [name for name in names if not _is_installed(name)]
+    if missing:
+        command = f"pip install {shlex.quote(f'{source}[rehearsal]')}"
+        remedy = f"install Ranklift with it: {command}"
+        more = ", or `make setup` there" if source == str(project) else ""
+        raise MissingTool(f"the extra rehearsal ({', '.join(missing)})", f"{remedy}{more}")
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _source() -> str:
+    """Return what pip installed Ranklift from, as it is given to pip: a folder, else the package's name."""
+    noted = metadata.distribution("ranklift").read_text("direct_url.json")  # PEP 610
+    url = urlsplit(json.loads(noted)["url"] if noted else "")
+    return unquote(url.path) if url.scheme == "file" and Path(unquote(url.path)).is_dir() else "ranklift"
 
 
 def _check_tunnel(device: Path) -> None:

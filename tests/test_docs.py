@@ -91,7 +91,7 @@ def test_what_is_unknown_would_be_found() -> None:
     assert refused("exec ls -l") is not None
     assert refused("launch.mpi --grace") is None
     assert refused("cancel JOB --mercy 10s") is not None
-    assert refused("ssh 0") is not None
+    assert refused("status 0") is not None
     assert refused("delete JOB") is not None
 
 

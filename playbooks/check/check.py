@@ -59,6 +59,7 @@ def check(  # noqa: PLR0913, PLR0917  (each is an option)
     svg: str | None = None,
     first_day: bool = False,
     json: bool = False,
+    dry_run: bool = False,
 ) -> None:
     """Look at every node's devices; with --deep measure between them, and name slow nodes.
 
@@ -73,6 +74,9 @@ def check(  # noqa: PLR0913, PLR0917  (each is an option)
     if first_day:
         if deep or nodes is not None:
             raise InputError("--first-day", None, "is a report of its own", "leave out the other options")
+        if dry_run:
+            output.steps(["ask Azure and every node, and write a report into the stack's folder"], json=json)
+            return
         from playbooks.check.first_day_report import report_first_day
 
         report_first_day(chosen, json=json)
@@ -84,6 +88,9 @@ def check(  # noqa: PLR0913, PLR0917  (each is an option)
     inventory = chosen.saved()
     wanted = choose_nodes(inventory, nodes)
     program = program_of(inventory.size, by) if deep else None
+    if dry_run:
+        output.steps(_steps(wanted, program, svg, pairs=pairs), json=json)
+        return
     if svg is not None:
         _refuse_unwritable(Path(svg))
     found, left_out = None, dict[str, str]()
@@ -112,6 +119,18 @@ def check(  # noqa: PLR0913, PLR0917  (each is an option)
             raise GiveUpError(f"--svg {svg} cannot be written: {error.strerror}") from None
     if not report.is_healthy:
         raise Exit(code=1)
+
+
+def _steps(
+    nodes: Sequence[Node], program: BandwidthProgram | None, svg: str | None, *, pairs: bool
+) -> list[str]:
+    where = fold(node.name for node in nodes)
+    look = f"look at the devices of {where}, and note the verdicts here"
+    if program is None:
+        return [look]
+    groups = "every pair of them" if pairs else "all of them, then smaller groups until slow nodes are found"
+    measure = f"measure by {program.name}, in jobs on those that are idle and not drained: {groups}"
+    return [look, measure, *([] if svg is None else [f"write {svg}"])]
 
 
 def _refuse_unwritable(path: Path) -> None:

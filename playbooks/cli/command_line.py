@@ -16,7 +16,7 @@ from launch.errors import InputError
 from launch.launchers.shell_line import joined
 from playbooks.selection import NEWEST
 
-__all__ = ["arranged", "parser_error", "shell_word"]
+__all__ = ["arranged", "no_such_task", "parser_error", "shell_word", "typed_name"]
 
 _UNKNOWN = re.compile(r"No idea what (?P<word>.*) is!", re.DOTALL)
 _MISSING = re.compile(r"'(?P<task>.*)' did not receive required positional arguments: '(?P<argument>\w+)'.*")
@@ -170,7 +170,7 @@ def parser_error(
     """Return the parser's error with a remedy; ``examples`` are those of the tasks."""
     context = error.context
     missing = _MISSING.fullmatch(str(error))
-    task = _typed(context, words)
+    task = None if context is None else typed_name(context, words)
     if missing is not None:
         name, argument = missing["task"], missing["argument"]
         see = f"see `fab --help {task}`"
@@ -184,11 +184,19 @@ def parser_error(
     if word.startswith("-"):
         return _no_such_option(context, task, word)
     if task is None or not any(argument.value is not None for argument in context.positional_args):
-        close = difflib.get_close_matches(word, _names(contexts), n=1)
-        remedy = f"did you mean {close[0]}?" if close else "see `fab --list`"
-        return InputError("task", word, "no such task", remedy)
-    problem = f"{task} takes one {context.positional_args[-1].name}"
-    return InputError("word", word, problem, f"see `fab --help {task}`")
+        return no_such_task(word, contexts)
+    last = context.positional_args[-1]
+    within = f"{task}.{last.value}"
+    remedy = f"did you mean fab {within} {word}?" if within in contexts else f"see `fab --help {task}`"
+    return InputError("word", word, f"{task} takes one {last.name}", remedy)
+
+
+def no_such_task(word: str, contexts: _Contexts) -> InputError:
+    """Return the error for a word that is no task's name."""
+    close = difflib.get_close_matches(word, _names(contexts), n=1)
+    return InputError(
+        "task", word, "no such task", f"did you mean {close[0]}?" if close else "see `fab --list`"
+    )
 
 
 def _names(contexts: _Contexts) -> Iterable[str]:
@@ -208,8 +216,7 @@ def _close(word: str, context: ParserContext) -> str | None:
     return next(iter(difflib.get_close_matches(word.partition("=")[0], flags, n=1, cutoff=0.7)), None)
 
 
-def _typed(context: ParserContext | None, words: Sequence[str]) -> str | None:
+def typed_name(context: ParserContext, words: Sequence[str]) -> str:
     """Return the name under which a task was called."""
-    if context is None:
-        return None
-    return next((name for name in (*context.aliases, context.name) if name in words), context.name)
+    names = (*context.aliases, str(context.name or ""))
+    return next((name for name in names if name in words), names[-1])

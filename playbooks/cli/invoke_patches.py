@@ -11,33 +11,24 @@ from pathlib import Path
 from typing import Any
 
 from invoke.exceptions import Exit, ParseError
-from invoke.parser.context import ParserContext
 
 from launch.errors import InputError
 from playbooks.cli import output, signals
-from playbooks.cli.command_line import arranged, parser_error
+from playbooks.cli.command_line import arranged, no_such_task, parser_error
+from playbooks.cli.core_options import refuse_without_effect, with_effect
 from playbooks.cli.overview import first_steps, task_list
 from playbooks.cli.table_layout import described, refilled
+from playbooks.cli.task_help import Forms, print_help_of
 from playbooks.project import find_project
 
 __all__ = ["improve_command_line", "improve_program"]
 
-_FORMS = {"env": "NAME[=VALUE]", "job": "JOB", "set": "KEY=VALUE"}
-
-
-class _Context(ParserContext):
-    """Help in which options that may be repeated show the form of their value."""
-
-    def help_for(self, flag: str) -> tuple[str, str]:
-        spec, text = super().help_for(flag)
-        argument = self.flags[flag]
-        return (f"{spec}={_FORMS.get(argument.name, 'TEXT')}" if argument.kind is list else spec), text
-
 
 def improve_program(program: Any, version: str) -> None:
-    """Let Fabric's ``program`` name Ranklift's version too, and fit its lists of options to the terminal.
+    """Let Fabric's ``program`` name Ranklift's version too, fit its lists of options to the terminal, and
+    hide those of its own options that no task of ours obeys.
 
-    Both are printed without any fabfile.
+    All are printed without any fabfile.
     """
     show_version = program.print_version
 
@@ -49,13 +40,26 @@ def improve_program(program: Any, version: str) -> None:
         lines = described([(name, text or "") for name, text in pairs], output.line_width())
         output.result("".join(f"{line}\n" for line in lines))
 
-    program.print_version, program.print_columns = print_version, print_columns
+    def print_help() -> None:
+        output.result(f"Usage: {program.binary} [--core-opts] task1 [--task1-opts] ... taskN [--taskN-opts]")
+        output.result("\nCore options:\n")
+        shown = Forms(args=with_effect(program.initial_context).args.values())
+        print_columns(shown.help_tuples())
+        output.result(
+            refilled("fab lists every task; fab --help TASK shows how one is called.", output.line_width())
+        )
+
+    program.print_version, program.print_columns, program.print_help = (
+        print_version,
+        print_columns,
+        print_help,
+    )
 
 
 def improve_command_line(choices: Mapping[str, Any]) -> None:
     """Change the ``fab`` that runs, if one does, in six ways.
 
-    Errors on its command line end as tasks' errors do; help shows the form of repeated options' values;
+    Errors on its command line end as tasks' errors do; help shows how a task is called;
     Ctrl-C ends a user's own task as it ends ours; words are arranged by
     :func:`~playbooks.cli.command_line.arranged`; ``fab`` alone and ``--list`` show tasks by group; and shells
     complete values too, ``choices`` by the name of an option among them. Invoke copies collections and tasks,
@@ -65,15 +69,11 @@ def improve_command_line(choices: Mapping[str, Any]) -> None:
     if main is None:
         return
     program = main.program
-    parse, show, run, list_flat = (
-        getattr(program, name) for name in ("parse_tasks", "print_task_help", "execute", "list_flat")
-    )
+    parse, run, list_flat = (getattr(program, name) for name in ("parse_tasks", "execute", "list_flat"))
 
     def print_task_help(name: str) -> None:
-        program.parser.contexts[name].__class__ = _Context
-        task = program.collection[name]
-        task.__doc__ = refilled(task.__doc__ or "", output.line_width() - 2)  # Invoke indents it
-        show(name)
+        task, context = program.collection[name], program.parser.contexts[name]
+        print_help_of(task, name, context, program.print_columns, is_ours=_is_ours(task))
 
     def list_tasks() -> None:
         if program.list_root or program.list_depth:
@@ -112,13 +112,34 @@ def _parse_tasks(program: Any, parse: Callable[[], None]) -> None:
     contexts, core = parser.contexts, program.core
     try:
         if not completes:
+            _read_help(program, contexts)
             front = words[: len(words) - len(rest) - ("--" in words) - len(core.unparsed)]
             core.unparsed, core.remainder = arranged(core.unparsed, rest, contexts, front), ""
         parse()
+        _check_topic(program.args.help.value, contexts)
+        ours = [task for task in program.tasks if _is_ours(program.collection[task.name])]
+        refuse_without_effect(program.args, ours, words)
     except ParseError as error:
         raise _refused(parser_error(error, words, contexts, _examples(program.collection))) from None
     except InputError as error:
         raise _refused(error) from None
+
+
+def _read_help(program: Any, contexts: Mapping[str, Any]) -> None:
+    """Take ``fab help`` for ``fab --help``, also with a task, unless a task of the user's has that name."""
+    words = program.core.unparsed
+    if words[:1] != ["help"] or "help" in contexts:
+        return
+    if not words[1:]:
+        program.print_help()
+        raise Exit
+    program.args.help.value = ".".join(words[1:])  # as in fab help launch torch
+    program.core.unparsed = []
+
+
+def _check_topic(topic: str | bool | None, contexts: Mapping[str, Any]) -> None:
+    if isinstance(topic, str) and topic not in contexts:
+        raise no_such_task(topic, contexts)
 
 
 def _complete(program: Any, choices: Mapping[str, Any], **_: Any) -> None:
@@ -131,7 +152,9 @@ def _complete(program: Any, choices: Mapping[str, Any], **_: Any) -> None:
     except InputError:
         project = None
     tasks = program.parser.contexts.values()
-    table = completion.table_of(program.collection, tasks, program.initial_context, choices, project)
+    table = completion.table_of(
+        program.collection, tasks, with_effect(program.initial_context), choices, project
+    )
     if (fabfile := completion.fabfile_around(Path.cwd())) is not None:
         completion.save(fabfile, table)
     output.result("\n".join(completion.answers(table, program.argv)))
@@ -147,7 +170,11 @@ def _examples(collection: Any) -> dict[str, str]:
     """Return the examples of tasks, by every name of a task."""
     found = {}
     for name, aliases in collection.task_names.items():
-        example = getattr(collection[name].body, "example", None)
-        if example is not None:
-            found.update(dict.fromkeys((name, *aliases), example))
+        if _is_ours(collection[name]):
+            found.update(dict.fromkeys((name, *aliases), collection[name].body.example))
     return found
+
+
+def _is_ours(task: Any) -> bool:
+    """Return whether :func:`playbooks.cli.task.command` made a task; others are of the user's fabfile."""
+    return hasattr(task.body, "example")

@@ -11,7 +11,7 @@ import inspect
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from launch import durations
 from launch.errors import InputError, JobFailed, ManyNodesError, NodeUnreachable, RankliftError
 from launch.numbers import whole
 from playbooks.cli import output
+from playbooks.cli.core_options import refuse_dry_setting
 from playbooks.project import Stack, find_project, open_stack
 
 __all__ = [
@@ -58,7 +59,7 @@ SHORT = {
 class _Task(Task[Any]):
     def arg_opts(self, name: str, default: Any, taken_names: set[str]) -> dict[str, Any]:
         options = super().arg_opts(name, default, taken_names)
-        if name in SHORT and name not in self.positional:
+        if name in SHORT and name not in getattr(self.body, "counts", ()):
             options["names"].append(SHORT[name])
         return options
 
@@ -69,18 +70,25 @@ def limit_help(default: str) -> str:
 
 
 def command(
-    name: str, *, example: str, help: dict[str, str] | None = None, called: str | None = None, **options: Any
+    name: str,
+    *,
+    example: str,
+    help: dict[str, str] | None = None,
+    called: str | None = None,
+    counts: Sequence[str] = (),
+    **options: Any,
 ) -> Callable[[Callable[..., None]], Task[Any]]:
     """Return a decorator that makes a task with ``example`` in its help and the module's exit statuses.
 
     ``called`` is what users type when that is not the task's name: the name of a collection whose default
-    task it is.
+    task it is. ``counts`` are options that take a number where other tasks take names: they get no letter.
     """
 
     def decorate(function: Callable[..., None]) -> Task[Any]:
         @functools.wraps(function)
         def body(context: Context, *arguments: Any, **keywords: Any) -> None:
             try:
+                refuse_dry_setting(context.config)
                 for given in options.get("positional", ()):
                     _refuse_option((name, called or name), given, str(keywords.get(given, "")))
                 function(context, *arguments, **keywords)
@@ -103,7 +111,7 @@ def command(
         parameters = inspect.signature(function).parameters
         known = {key: text for key, text in HELP.items() if key.replace("-", "_") in parameters}
         options.setdefault("auto_shortflags", False)
-        body.example = example  # type: ignore[attr-defined]
+        body.example, body.counts = example, counts  # type: ignore[attr-defined]
         return _Task(body, name=name, help={**known, **(help or {})}, **options)
 
     return decorate

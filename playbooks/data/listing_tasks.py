@@ -76,6 +76,7 @@ def list_data(
         "container": CONTAINER_HELP,
         "sas-file": OWN_SAS_HELP,
         "yes": "delete without a question",
+        "dry-run": "count what would be deleted, which storage is asked for",
     },
     positional=["path"],
 )
@@ -120,7 +121,11 @@ def remove(
     positional=["file"],
 )
 def register(
-    context: Context, file: str, allow_path: list[str] | None = None, stack: str | None = None
+    context: Context,
+    file: str,
+    allow_path: list[str] | None = None,
+    stack: str | None = None,
+    dry_run: bool = False,
 ) -> None:
     """Make a data asset, which job files name as azureml:NAME:VERSION. Data of this machine is uploaded.
 
@@ -149,8 +154,14 @@ def register(
         root = asset.data.local
         if root.is_file():
             address = data_address(chosen, f"assets/{asset.name}/{version}/{root.name}", "data")
-        upload(chosen, asset.data.real or root, address, access.folders)
+        if dry_run:
+            output.result(f"upload {root} to {address.url}")
+        else:
+            upload(chosen, asset.data.real or root, address, access.folders)
         document["path"] = f"azureml://datastores/workspaceblobstore/paths/{address.path}"
+    if dry_run:
+        output.result(f"make azureml:{asset.name}:{version}: {target}")
+        return
     target.parent.mkdir(exist_ok=True)
     target.write_text(asset_document(document, version), encoding="utf-8")
     output.result(f"azureml:{asset.name}:{version}: {target}")

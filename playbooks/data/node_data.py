@@ -71,7 +71,7 @@ def list_node_data(context: Context, stack: str | None = None, json: bool = Fals
     },
     positional=["path"],
 )
-def stage(
+def stage(  # noqa: PLR0913, PLR0917  (each is an option)
     context: Context,
     path: str,
     nodes: str | None = None,
@@ -80,6 +80,7 @@ def stage(
     stage: str | None = None,
     stack: str | None = None,
     json: bool = False,
+    dry_run: bool = False,
 ) -> None:
     """Bring data from storage to nodes before a job needs them; jobs that name them move nothing then."""
     from launch.client.stage import stage_data
@@ -100,6 +101,10 @@ def stage(
     if not found.sources:
         raise InputError("path", path, "is not in storage", "give an address that `fab data.ls` shows")
     (request,) = stage_requests(found.sources, found.storage)
+    if dry_run:
+        where = request["shared"] or fold(node.name for node in wanted)
+        output.steps([f"bring {found.sources[0].address.url} to {where}, unless it is there"], json=json)
+        return
     with Cluster(inventory, chosen.folder) as cluster, show_progress() as show:
         head = cluster.host(wanted[0])
         try:
@@ -113,7 +118,12 @@ def stage(
     output.result("\n".join(one["path"] for one in staged.data))
 
 
-@command("prune", called="data.prune", example="fab data.prune --dry-run")
+@command(
+    "prune",
+    called="data.prune",
+    example="fab data.prune --dry-run",
+    help={"dry-run": "list what would be removed, which the nodes are asked for"},
+)
 def prune(context: Context, stack: str | None = None, json: bool = False, dry_run: bool = False) -> None:
     """Remove data that no job uses from the nodes' disks and shared folder; storage keeps them."""
     from launch.client.staged_data import removable

@@ -117,7 +117,7 @@ def upload(stack: Stack, root: Path, address: BlobAddress, allowed: Sequence[Pat
     iterable=["target"],
     positional=["path", "target"],
 )
-def get(
+def get(  # noqa: PLR0913, PLR0917  (each is an option)
     context: Context,
     path: str,
     target: list[str] | None = None,
@@ -126,6 +126,7 @@ def get(
     overwrite: bool = False,
     stack: str | None = None,
     json: bool = False,
+    dry_run: bool = False,
 ) -> None:
     """Download a blob or a folder of blobs. What is there already is not fetched again.
 
@@ -137,14 +138,21 @@ def get(
 
     chosen = open_from(context, stack)
     address = data_address(chosen, path, container, sas_file)
+    given = at_most_one("target", target)
+    of_folder = Path(given or address.path.rpartition("/")[2] or address.container).expanduser()
+    of_file = Path(given or ".").expanduser()
+    if dry_run:
+        places = of_folder if given else f"{of_folder}, or into {of_file.absolute()} if it is one file"
+        other = "replace" if overwrite else "refuse to replace"
+        steps = [f"download {address.url} into {places}", f"{other} files there that have other content"]
+        output.steps(steps, json=json)
+        return
     client = container_of(chosen, address)
     blobs = list_blobs(client, address)
     if not blobs:
         raise InputError("path", address.url, "there is no data", "see `fab data.ls`")
     is_file = len(blobs) == 1 and blobs[0].name == address.path
-    default = Path() if is_file else Path(address.path.rpartition("/")[2] or address.container)
-    given = at_most_one("target", target)
-    folder = Path(given).expanduser() if given else default
+    folder = of_file if is_file else of_folder
     wanted = destinations(address, blobs, folder)
     digests = Digests(chosen.hashes_of(folder).with_suffix(".md5.json"))
     with output.progress_bar("data") as update:

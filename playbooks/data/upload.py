@@ -18,19 +18,29 @@ _SHOWN = 20
 
 
 @command("upload", example="fab upload train-20260301-090507-0f3a", positional=["job"])
-def upload(context: Context, job: str, stack: str | None = None, json: bool = False) -> None:
+def upload(
+    context: Context, job: str, stack: str | None = None, json: bool = False, dry_run: bool = False
+) -> None:
     """Send a job's outputs from its nodes to storage: to where its job file says, else to results/<job>/.
 
     Repeat it to continue after an interruption: what storage has is not sent again.
     """
     from launch.client.upload_job import upload_job
     from launch.data.output_places import usual_places
-    from playbooks.jobs.handle import choose_job
+    from playbooks.jobs.handle import choose_job, meant_job
     from playbooks.jobs.location import find_job
     from playbooks.ssh.connection import Cluster
 
     chosen = open_from(context, stack)
     inventory = chosen.saved()
+    if dry_run:
+        storage = storage_of(chosen, inventory)
+        usual = [place["url"] for place in usual_places("<job>", storage)] or [
+            "nowhere: the stack has no storage"
+        ]
+        step = f"send the outputs of {meant_job(chosen, job)} from its nodes to where its job file says"
+        output.steps([f"{step}, else to {usual[0]}"], json=json)
+        return
     name = choose_job(chosen, inventory, job)
     place = find_job(chosen, inventory, name)
     wanted = usual_places(name, storage_of(chosen, inventory))

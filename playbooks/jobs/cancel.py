@@ -85,6 +85,7 @@ def cancel(
     stack: str | None = None,
     yes: bool = False,
     json: bool = False,
+    dry_run: bool = False,
 ) -> None:
     """End a job on all its nodes, or remove it from the queue; a job that has ended stays as it is.
 
@@ -92,11 +93,17 @@ def cancel(
     gone, its nodes are contacted directly. The exit status is 1 when one of them does not answer: what runs
     there ends by itself within 30 s, if the node lives.
     """
-    from playbooks.jobs.handle import choose_job
+    from playbooks.jobs.handle import choose_job, meant_job
 
     grace_s = None if grace is None else seconds("--grace", grace, none=True)
     chosen = open_from(context, stack)
     inventory = chosen.saved()
+    if dry_run:
+        which = meant_job(chosen, job, "the newest job that has not ended")
+        time = "the job's own time" if grace_s is None else f"{grace_s:g} s"
+        end = f"send its processes SIGTERM on all its nodes, and SIGKILL after {time}"
+        output.steps([f"ask the head of {which} to end it, or to take it out of the queue", end], json=json)
+        return
     name = _newest(chosen, inventory, yes=yes) if job == NEWEST else choose_job(chosen, inventory, job)
     with attached(lambda _: _INTERRUPTED.format(job=name)):
         done = cancel_job(chosen, inventory, name, grace_s)

@@ -58,6 +58,7 @@ def collect(
     match: str | None = None,
     stack: str | None = None,
     json: bool = False,
+    dry_run: bool = False,
 ) -> None:
     """Copy a job's logs and outputs from all its nodes into <into>/<job>/.
 
@@ -66,7 +67,7 @@ def collect(
     """
     from launch.results.collect import Others
     from launch.results.collect import collect as fetch
-    from playbooks.jobs.handle import choose_job
+    from playbooks.jobs.handle import choose_job, meant_job
     from playbooks.ssh.connection import Cluster
 
     if not into.strip():
@@ -74,9 +75,15 @@ def collect(
     wanted = _wanted(match, with_work=work)
     chosen = open_from(context, stack)
     inventory = chosen.saved()
+    folder = Path(into).expanduser()
+    if dry_run:
+        which = meant_job(chosen, job)
+        what = "logs and outputs" if wanted is None else "logs, outputs and files of the working folders"
+        step = f"copy the {what} of {which} from its nodes into {folder}/<job>/"
+        output.steps([step, "note on its head that all was copied, if it was"], json=json)
+        return
     name = choose_job(chosen, inventory, job)
     place, unknown = _place(chosen, inventory, name)
-    folder = Path(into).expanduser()
     with Cluster(inventory, chosen.folder) as cluster:
         head = None if place is None else cluster.host(place.head)
         remote = None if place is None else place.remote

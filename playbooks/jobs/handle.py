@@ -20,7 +20,7 @@ from playbooks.selection import NEWEST
 if TYPE_CHECKING:
     from launch.client.events import JobState
 
-__all__ = ["choose_job", "choose_jobs", "fitting", "newest_job"]
+__all__ = ["choose_job", "choose_jobs", "fitting", "meant_job", "newest_job"]
 
 _WHOLE = r".+-\d{8}-\d{6}-[0-9a-f]{4}"
 """A whole id, as :func:`launch.job.plan.job_id` makes it."""
@@ -43,7 +43,7 @@ def choose_jobs(
     """
     for handle in handles:
         check_id(handle)
-    short = [one for one in handles if not (re.fullmatch(_WHOLE, one) or note_of(stack, one).exists())]
+    short = [one for one in handles if not _is_whole(stack, one)]
     if not short:
         return list(handles)
     found = _ask(stack, inventory, 1 if {*short} == {NEWEST} else None)
@@ -51,6 +51,25 @@ def choose_jobs(
     for job in dict.fromkeys(chosen.values()) if report else ():
         output.progress(f"job {job}")
     return [chosen.get(one, one) for one in handles]
+
+
+def meant_job(stack: Stack, handle: str, newest: str = "the newest job") -> str:
+    """Return in words which job :func:`choose_job` would take, for dry runs: no head is asked.
+
+    Raises :class:`~launch.errors.InputError` for a text that is no part of an id.
+    """
+    check_id(handle)
+    if handle == NEWEST:
+        return newest
+    return (
+        f"job {handle}"
+        if _is_whole(stack, handle)
+        else f"the job whose id, or its last part, begins with {handle}"
+    )
+
+
+def _is_whole(stack: Stack, handle: str) -> bool:
+    return re.fullmatch(_WHOLE, handle) is not None or note_of(stack, handle).exists()
 
 
 def newest_job(stack: Stack, inventory: Inventory) -> JobState:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import inspect
-from collections.abc import Mapping
-from pathlib import Path
+import os
+import shlex
+from collections.abc import Collection, Mapping
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from invoke.context import Context
 from invoke.tasks import Task
 
 from launch.data.data_inputs import fill_inputs
+from launch.errors import InputError
 from launch.launchers.base import Launcher
 from playbooks.check.on_unhealthy import ON_UNHEALTHY_HELP, on_unhealthy_flag, with_healthy_nodes
 from playbooks.cli.access import ACCESS, access_flags
@@ -124,6 +128,37 @@ def launch_task(launcher: Launcher) -> Task[Any]:
     )(task)
 
 
+def _check_first_word(line: str, source: Path, files: Collection[str]) -> None:
+    """Refuse a line whose first word cannot be run: a job file, a folder, a file that is neither script nor
+    program, a path that leads nowhere. Other words may be programs of the nodes."""
+    try:
+        word = (shlex.split(line) or [""])[0]
+    except ValueError:  # reported with the whole line, later
+        return
+    path, pushed = source / word, str(PurePosixPath(word))
+    places = (path, Path.cwd() / word)
+    here = next((one for one in places if os.path.exists(one)), None)  # noqa: PTH110  (too long a name is none)
+    remedy = "give a script of the folder that is pushed, or a program of the nodes"
+    if path.suffix.lower() in (".yml", ".yaml"):
+        if here is None:
+            raise InputError("script", word, f"{source} has no such file", remedy)
+        typed = (
+            f"launch it with fab launch.file {shlex.quote(word if here != path else os.path.relpath(path))}"
+        )
+        raise InputError("script", word, "is a job file, not a script", typed)
+    if word.startswith(("/", "~")) or "$" in word or "=" in word:  # a place on the nodes, or not known yet
+        return
+    if word and here == path and path.is_dir():
+        raise InputError("script", word, "is a folder", remedy)
+    if here is None and ("/" in word or path.suffix in (".py", ".sh")):
+        close = difflib.get_close_matches(pushed, files, n=1)
+        meant = f"did you mean {close[0]}?" if close else remedy
+        raise InputError("script", word, f"is not in the pushed code: {source} has no such file", meant)
+    is_script = path.suffix in (".py", ".sh")
+    if path.suffix and pushed in files and not (is_script or os.access(path, os.X_OK)):
+        raise InputError("script", word, "is neither a script nor a program", remedy)
+
+
 def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, Any]) -> None:
     from launch.code.snapshot import plan_data, plan_snapshot
     from playbooks.node_price import saved_price
@@ -169,6 +204,7 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
     nodes, chosen = choose_free_nodes(stack, inventory, given["nodes"], dry_run=dry_run)
     snapshot = plan_snapshot(source, stack.hashes_of(source), key_numbers(stack), real)
     files = {entry.path for entry in snapshot.entries}
+    _check_first_word(line, source, files)
     home, identity = home_of(inventory.user), Identity()
     price = saved_price(stack, inventory)
     signed = sas_flag(given["sas_file"])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LaunchOptions", "launch_file", "launch_job", "launch_options", "load_of", "read_job_file"]
 
+_JOB_FILE = "a job file, e.g. job.yml"
 _HELP = {
     "file": "the job file; paths in it are relative to its folder",
     "nodes": "names, instance ids, ranges of both: 0-3,node000007; all; any:4 for free ones (default: the "
@@ -174,15 +177,20 @@ def read_job_file(path: str, settings: Sequence[str], access: Access) -> JobFile
     from launch.jobfile import read
 
     file = Path(os.path.expanduser(path))  # noqa: PTH111  (an unknown ~user stays in the name)
-    if path in (one.task for one in LAUNCHERS.values()) and not file.exists():
-        raise InputError("file", path, "no such file", f"did you mean fab launch.{path}?")
-    if path.endswith((".py", ".sh")):
+    if not os.path.exists(file):  # noqa: PTH110  (too long a name is none)
+        if path in (one.task for one in LAUNCHERS.values()):
+            raise InputError("file", path, "no such file", f"did you mean fab launch.{path}?")
+        known = (one.name for one in file.parent.glob("*.y*ml"))
+        close = difflib.get_close_matches(file.name, known, n=1)
+        other = f"name {_JOB_FILE}, or give a script or command to fab launch.torch"
         raise InputError(
-            "file",
-            path,
-            "is a script, not a job file",
-            f"launch it with fab launch.torch {path}, or launch.mpi",
+            "file", path, "no such file", f"did you mean {file.with_name(close[0])}?" if close else other
         )
+    if file.is_dir():
+        raise InputError("file", path, "is a folder", f"name {_JOB_FILE}")
+    if path.endswith((".py", ".sh")) or _starts_as_script(file):
+        remedy = f"launch it with fab launch.torch {shlex.quote(path)}, or launch.mpi"
+        raise InputError("file", path, "is a script, not a job file", remedy)
     overrides = []
     for setting in settings:
         key, equals, value = setting.partition("=")
@@ -190,6 +198,16 @@ def read_job_file(path: str, settings: Sequence[str], access: Access) -> JobFile
             raise InputError("--set", setting, "is not KEY=VALUE", "write it like --set inputs.lr=0.1")
         overrides.append((key, value))
     return read(file, overrides, access)
+
+
+def _starts_as_script(file: Path) -> bool:
+    try:
+        if not file.is_file():
+            return False
+        with file.open("rb") as stream:
+            return stream.read(2) == b"#!"
+    except OSError:
+        return False  # the reader says why
 
 
 def _nodes(

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from invoke.context import Context
 
 from infra.inventory import Inventory, Node
-from launch.errors import GiveUpError, ManyNodesError
+from launch.errors import GiveUpError, InputError, ManyNodesError
 from launch.nodeset import fold
-from launch.remote.node.slots import ASIDE, DRAINED, HOLDER_BYTES
+from launch.remote.node.slots import ASIDE, DRAINED
 from playbooks.cli import output
 from playbooks.cli.merged_output import grouped
 from playbooks.cli.task import command, open_from, with_address_age
@@ -29,6 +29,8 @@ __all__ = ["drain", "undrain"]
 
 STEP_S = 20.0
 """Limit of one node's answer."""
+_BY_BYTES, _REASON_BYTES = 100, 200
+"""Together with the time they fit the bytes of a slot's holder."""
 _FILE = DRAINED.lstrip("/")
 _IS_DAMAGED = f"[ -h {_FILE} ] || {{ [ -e {_FILE} ] && [ ! -f {_FILE} ]; }}"
 _MOVE_ASIDE = f"mv {_FILE} {_FILE}{ASIDE}$$"
@@ -37,7 +39,7 @@ _DRAIN = f"""\
 mkdir -p -m 700 .ranklift || exit
 if {_IS_DAMAGED}; then {_MOVE_ASIDE} || exit; fi
 if [ ! -s {_FILE} ]; then
-  echo "drained $(date -u +%Y-%m-%dT%H:%M:%SZ) by $1" > {_FILE}.$$ && sync {_FILE}.$$ &&
+  printf 'drained %s by %s\\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$1" > {_FILE}.$$ && sync {_FILE}.$$ &&
     mv {_FILE}.$$ {_FILE} || {{ rm -f {_FILE}.$$; exit 1; }}
 fi
 cat {_FILE}
@@ -50,26 +52,41 @@ elif [ -e {_FILE} ]; then cat {_FILE} && rm {_FILE}; fi
 _NODES = "names, instance ids and ranges of both: 0-3,node000007; all"
 
 
-@command("drain", example="fab drain 3", help={"nodes": _NODES}, positional=["nodes"])
+@command(
+    "drain",
+    example='fab drain 3 --reason "Xid 79 on GPU 5"',
+    help={"nodes": _NODES, "reason": "why, for whoever meets the note: one line"},
+    positional=["nodes"],
+)
 def drain(
-    context: Context, nodes: str, stack: str | None = None, json: bool = False, dry_run: bool = False
+    context: Context,
+    nodes: str,
+    reason: str | None = None,
+    stack: str | None = None,
+    json: bool = False,
+    dry_run: bool = False,
 ) -> None:
     """Let no new job take the nodes; what runs there goes on.
 
     The note is on the node itself, for every operator and every head, and goes with the node when it is
     replaced or installed again. A launch that names a drained node is refused, ``any:N`` passes it over, a
-    job that was queued before waits for ``fab undrain``. A node that is drained already keeps its first note.
+    job that was queued before waits for ``fab undrain``. A node that is drained already keeps its first note;
+    with another --reason the exit status is 1 then.
     """
     chosen = open_from(context, stack)
     inventory = chosen.saved()
     wanted = choose_nodes(inventory, nodes, "nodes")
+    why = "" if reason is None else f": {_checked_reason(reason)}"
     if dry_run:
-        output.steps([f"note on {fold(node.name for node in wanted)} that no new job takes it"], json=json)
+        step = f"note on {fold(node.name for node in wanted)} that no new job takes it{why}"
+        output.steps([step], json=json)
         return
-    by = f"{getpass.getuser()} on {socket.gethostname()}".encode()[: HOLDER_BYTES // 2].decode(
-        "utf-8", "ignore"
-    )
-    noted = _on_nodes(chosen, inventory, wanted, [_DRAIN, "sh", by])
+    by = f"{getpass.getuser()} on {socket.gethostname()}".encode()[:_BY_BYTES].decode("utf-8", "ignore")
+    noted = dict(_on_nodes(chosen, inventory, wanted, [_DRAIN, "sh", by + why]))
+    for name, text in noted.items():
+        if isinstance(text, str) and not text.endswith(why):
+            remedy = "the reason is not kept; `fab undrain` first"
+            noted[name] = GiveUpError(f"{name}: was drained before, and keeps its note: {text}; {remedy}")
     drained = {name: text for name, text in noted.items() if isinstance(text, str)}
     jobs = _jobs_on(chosen, inventory, [node for node in wanted if node.name in drained])
     if json:
@@ -109,6 +126,19 @@ def undrain(
         ):
             output.result(line)
     _raise_for_errors(inventory, "fab undrain", noted)
+
+
+def _checked_reason(text: str) -> str:
+    """Return a reason as a note keeps it. Raise :class:`~launch.errors.InputError`."""
+    reason = text.strip()
+    if not reason:
+        raise InputError("--reason", text, "is empty", "say why, or leave it out")
+    if not reason.isprintable():
+        raise InputError("--reason", text, "is not one line of text", "write it in one line")
+    if len(reason.encode("utf-8", "replace")) > _REASON_BYTES:
+        problem = f"has more than the {_REASON_BYTES} bytes that a note keeps"
+        raise InputError("--reason", text, problem, "write it shorter")
+    return reason
 
 
 def _on_nodes(

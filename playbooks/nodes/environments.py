@@ -62,12 +62,23 @@ def _row(one: Held) -> tuple[str, ...]:
     help={"environment-id": "id of an environment, or a unique beginning of it"},
     positional=["environment_id"],
 )
-def remove(context: Context, environment_id: str, stack: str | None = None, json: bool = False) -> None:
+def remove(
+    context: Context,
+    environment_id: str,
+    stack: str | None = None,
+    json: bool = False,
+    dry_run: bool = False,
+) -> None:
     """Remove an environment from all nodes. One that a job uses is refused."""
     from launch.client.environments import in_use
 
     chosen = open_from(context, stack)
     inventory = chosen.saved()
+    if dry_run:
+        where = fold(node.name for node in inventory.nodes)
+        step = f"remove the one environment whose id begins with {environment_id} from {where}"
+        output.steps([f"{step}, unless a job uses it"], json=json)
+        return
     found = [one for one in _held(chosen, inventory) if one.id.startswith(environment_id)]
     if len(found) != 1:
         problem = f"fits {len(found)} environments of stack {chosen.name}"
@@ -77,7 +88,12 @@ def remove(context: Context, environment_id: str, stack: str | None = None, json
     _remove(chosen, inventory, found, cache=False, json=json)
 
 
-@command("prune", called="environment.prune", example="fab environment.prune --dry-run")
+@command(
+    "prune",
+    called="environment.prune",
+    example="fab environment.prune --dry-run",
+    help={"dry-run": "list what would be removed, which the nodes are asked for"},
+)
 def prune(context: Context, stack: str | None = None, json: bool = False, dry_run: bool = False) -> None:
     """Remove environments that no job uses, except the last used, and the packages that heads downloaded."""
     from launch.client.environments import removable

@@ -71,7 +71,7 @@ _MODULE = re.compile(r"\('([\w-]+)', ")
 (cloudinit/cmd/main.py, ``status_wrapper``)."""
 _QUERY = """\
 echo "$(date +%s.%N) $(cat .ranklift/agent/notice.json 2>/dev/null)"
-echo "$(cat .ranklift/drained 2>/dev/null)"
+printf '%s\\n' "$(cat .ranklift/drained 2>/dev/null)"
 if [ -e /run/cloud-init/result.json ]; then
   cat /run/cloud-init/result.json; echo; echo --
   { cat /var/log/cloud-init-output.log 2>/dev/null || sudo -n cat /var/log/cloud-init-output.log; } |

@@ -18,17 +18,23 @@ __all__ = ["ssh"]
 
 @command(
     "ssh",
-    example="fab ssh --node 3",
+    example="fab ssh 3",
     help={"node": "node, by instance id or name (default: the one with the lowest id)"},
+    iterable=["node"],
+    positional=["node"],
 )
-def ssh(context: Context, node: str | None = None, stack: str | None = None, dry_run: bool = False) -> None:
+def ssh(
+    context: Context, node: list[str] | None = None, stack: str | None = None, dry_run: bool = False
+) -> None:
     """Open a shell on one node.
 
     Runs the ssh on PATH with the settings and keys of the stack alone.
     """
     chosen = open_from(context, stack)
     inventory = chosen.saved()
-    wanted = choose_nodes(inventory, None)[0] if node is None else choose_node(inventory, node, "--node")
+    if node and node[1:]:
+        raise InputError("node", node[1], "is one too many", 'name one; `fab exec "COMMAND"` runs on several')
+    wanted = choose_node(inventory, node[0], "node") if node else choose_nodes(inventory, None)[0]
     argv = ["ssh", "-F", str(chosen.folder / SSH_CONFIG_FILE), wanted.name]
     for file in (SSH_CONFIG_FILE, KNOWN_HOSTS_FILE, KEY_FILE):
         if not (chosen.folder / file).is_file():  # ssh names the file, but not the remedy

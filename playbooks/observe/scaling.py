@@ -70,6 +70,7 @@ _HELP = {
     "scaling",
     example="fab scaling job.yml --nodes 1,2,4,8 --repeat 3",
     help=_HELP,
+    counts=["nodes"],
     iterable=["allow_path", "env", "fill", "set"],
     positional=["file"],
 )

@@ -60,7 +60,7 @@ def down(
         with output.stdout_to_stderr(when=json), prepared_teardown(chosen, limit, yes=yes):
             retry_while_busy(lambda: pulumi(chosen, arguments, limit=seconds_left(deadline)), deadline)
     else:
-        output.progress(f"Pulumi has no stack {chosen.name}: nothing to destroy")
+        output.progress(f"Pulumi has no stack {chosen.name}: {chosen.meant}nothing to destroy")
     if not report_left(chosen, json=json):
         # Nodes may be left whose record Pulumi has lost: their keys stay.
         raise Exit(code=1)

@@ -19,6 +19,7 @@ __all__ = ["plan"]
 @command(
     "plan",
     example="fab plan --stack dev",
+    counts=["nodes"],
     help={
         "nodes": "plan for this many nodes instead of the configured number, without creating them",
         "yes": "create it without asking, unless the plan finds a reason against it",

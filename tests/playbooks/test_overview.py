@@ -10,6 +10,7 @@ import pytest
 
 from playbooks import ns
 from playbooks.cli.task import SHORT
+from playbooks.cli.task_help import Forms
 from tests.playbooks.screen import hold
 from tests.playbooks.server import make_key, save_stack
 from tests.playbooks.typed import arguments, fab, on_terminal, write_project
@@ -33,11 +34,12 @@ def too_long(shown: str, columns: int) -> list[str]:
 
 
 def test_a_letter_means_the_same_in_every_task() -> None:
+    counts = {("plan", "nodes"), ("scaling", "nodes")}  # how many, where -n says which
     meanings: dict[str, set[str]] = {}
     for task in ns.task_names:
         for argument in arguments(task):
             name, letters = argument.name, [one for one in argument.names if len(one) == 1]
-            expected = SHORT.get(name, "") if not argument.positional else ""
+            expected = SHORT.get(name, "") if (task, name) not in counts else ""
             assert letters == list(expected), (task, name)
             for letter in letters:
                 meanings.setdefault(letter, set()).add(name)
@@ -61,6 +63,11 @@ def test_every_task_that_reports_does_so_as_json_too() -> None:
 @pytest.mark.parametrize("task", ["cancel", "data.rm", "down", "plan", "up"])
 def test_what_a_task_asks_can_be_answered_on_its_command_line(task: str) -> None:
     assert "yes" in {one.name for one in arguments(task)}
+
+
+@pytest.mark.parametrize("words", [["1"], ["node000001"], ["-n", "1"], ["--node", "1"]])
+def test_ssh_takes_the_node_as_a_word_and_as_an_option(workplace: Path, words: list[str]) -> None:
+    assert fab(workplace, "ssh", *words, "--dry-run").stderr.endswith(" node000001\n")
 
 
 def test_fab_alone_shows_what_to_do_first_and_then_every_task_by_group(workplace: Path) -> None:
@@ -167,3 +174,52 @@ def test_what_a_command_line_lacks_is_named_with_what_to_type(
     ran = fab(workplace, *words)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert expected in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "same"),
+    [
+        (["help"], ["--help"]),
+        (["help", "launch"], ["--help", "launch"]),
+        (["help", "launch", "torch"], ["launch.torch", "--help"]),
+    ],
+)
+def test_help_is_a_word_too(workplace: Path, words: list[str], same: list[str]) -> None:
+    ran = fab(workplace, *words)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout == fab(workplace, *same).stdout
+
+
+def test_help_of_what_is_no_task_says_so(workplace: Path, tmp_path: Path) -> None:
+    for words in (["help", "lanch"], ["--help", "lanch"]):
+        ran = fab(workplace, *words)
+        assert (ran.returncode, ran.stdout) == (2, "")
+        assert ran.stderr == "error: task = 'lanch': no such task; did you mean launch?\n"
+    assert "Usage: fab " in fab(tmp_path, "help").stdout, "without any fabfile"
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        ("scale", "Usage: fab scale NUMBER [--options]\n"),
+        ("launch", "Usage: fab launch FILE [--options]\n"),
+        ("launch.torch", "Usage: fab launch.torch COMMAND [--options]\n"),
+        ("wait", "Usage: fab wait [JOB ...] [--options]\n"),
+        ("ssh", "Usage: fab ssh [NODE] [--options]\n"),
+        ("data.put", "Usage: fab data.put SOURCE [PATH] [--options]\n"),
+        ("rehearsal.env", "Usage: fab rehearsal.env\n"),
+    ],
+)
+def test_the_usage_of_a_task_shows_its_words(workplace: Path, task: str, expected: str) -> None:
+    assert fab(workplace, "--help", task).stdout.startswith(expected)
+
+
+@pytest.mark.parametrize("task", sorted(ns.task_names))
+def test_help_shows_the_form_of_every_value(task: str) -> None:
+    shown = dict(Forms(task, args=arguments(task)).help_tuples())
+    assert "STRING" not in " ".join(shown)
+    for spec in shown:
+        if "--timeout" in spec:
+            assert "--timeout=SECONDS" in spec
+        if "--nproc-per-node" in spec or "--tail" in spec:
+            assert "=INT" in spec

@@ -129,7 +129,7 @@ def test_a_stack_that_pulumi_cannot_look_for_since_it_is_signed_in_nowhere(folde
             ask()
         assert str(caught.value) == (
             "stack dve: Pulumi is not signed in and cannot look for it; run `pulumi login`, or give another "
-            "stack: known here: dev; see `pulumi stack ls`"
+            "stack: did you mean dev? else known here: dev; see `pulumi stack ls`"
         )
     stack.configuration.touch()
     with pytest.raises(PulumiError, match=r"look for it; run `pulumi login`$"):

@@ -12,7 +12,14 @@ import pytest
 from playbooks import ns
 from tests.infra.azure_answers import Azure, rehearsed, served
 from tests.playbooks.server import SshServer, free_port, make_key, save_stack
-from tests.playbooks.typed import ROOT, arguments, fab, fake_pulumi, interrupted, write_project
+from tests.playbooks.typed import (
+    arguments,
+    fab,
+    fake_pulumi,
+    interrupted,
+    without_connections,
+    write_project,
+)
 
 SETTINGS = """\
 config:
@@ -132,7 +139,7 @@ def test_a_changed_host_key_is_refused_by_name(workplace: Path) -> None:
             ["exec", "id", "--nodes", "any:5"],
             "--nodes = 'any:5': stack dev has 4 nodes that run; known ",
         ),
-        (["ssh", "--node", "0-1"], "--node = '0-1': names 2 nodes; name one, as in 3 or node000003"),
+        (["ssh", "--node", "0-1"], "node = '0-1': names 2 nodes; name one, as in 3 or node000003"),
         (["logs", "t-1", "--node", "any:2"], "--node = 'any:2': leaves open which nodes"),
         (["ssh", "--node", "7"], "7 is not a node of stack dev"),
         (["launch.mpi", "nope.py"], "script = 'nope.py': is not in the pushed code"),
@@ -156,6 +163,11 @@ def test_a_changed_host_key_is_refused_by_name(workplace: Path) -> None:
         (["launch", "job.yml", "extra"], "launch takes one file; see `fab --help launch`"),
         (["stauts"], "task = 'stauts': no such task; did you mean status?"),
         (["status", "--jsn"], "option = '--jsn': status has no such option; did you mean --json?"),
+        (
+            ["exec", "id", "--stack", "dve"],
+            "has no saved inventory; did you mean dev? else known here: changed, dev",
+        ),
+        (["up", "--stack", "dve"], "; did you mean dev? else check the name"),
         (["up", "--stack", "dve"], "stack = 'dve': has no Pulumi.dve.yaml in "),
         (["logs", "../../etc"], "is not a job's id"),
         (["logs", "t-1", "--rank", "all"], "--rank = 'all': 'all' is not a range; write it like 0-3,7"),
@@ -213,21 +225,7 @@ def test_no_project_here_says_how_to_name_one(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_opens_no_socket_and_calls_nobody(workplace: Path) -> None:
-    """strace would say the same; a sitecustomize that forbids sockets and processes needs no such tool."""
-    guard = workplace.parent / "guard"
-    guard.mkdir()
-    (guard / "sitecustomize.py").write_text(
-        "import sys\n"
-        "def hook(event, arguments):\n"
-        "    if event in ('socket.connect', 'socket.getaddrinfo') or (\n"
-        "        event in ('subprocess.Popen', 'os.exec') and 'git' not in str(arguments[0])\n"
-        "    ):\n"
-        "        sys.stderr.write(f'FORBIDDEN {event}\\n')\n"
-        "        sys.stderr.flush()\n"
-        "        import os; os._exit(99)\n"
-        "sys.addaudithook(hook)\n"
-    )
-    env = {"PYTHONPATH": f"{guard}:{ROOT}"}
+    env = without_connections(workplace.parent)
     assert fab(workplace, "exec", "id", env=env).returncode == 99, "the guard works"
     (workplace.parent / "job.yml").write_text("command: python train.py\ncode: own\n")
     for words, expected in (
@@ -316,7 +314,7 @@ def test_ctrl_c_ends_with_130_and_no_traceback(workplace: Path, tmp_path: Path) 
 def test_help_says_what_a_repeated_option_takes(workplace: Path) -> None:
     ran = fab(workplace, "launch.torch", "--help").stdout
     assert "  --env=NAME[=VALUE]  " in ran
-    assert "  --name=STRING  " in ran
+    assert "  --name=NAME  " in ran
     assert "  --set=KEY=VALUE  " in fab(workplace, "--help", "launch").stdout
 
 

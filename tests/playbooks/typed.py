@@ -99,6 +99,27 @@ def fake_pulumi(folder: Path, script: str) -> dict[str, str]:
     return {"PATH": f"{program.parent}:/usr/bin:/bin"}
 
 
+def without_connections(folder: Path) -> dict[str, str]:
+    """An environment in which a command that connects, or starts a program other than git, ends with 99.
+
+    strace would say the same; this needs no such tool.
+    """
+    guard = folder / "guard"
+    guard.mkdir(exist_ok=True)
+    (guard / "sitecustomize.py").write_text(
+        "import sys\n"
+        "def hook(event, arguments):\n"
+        "    if event in ('socket.connect', 'socket.getaddrinfo') or (\n"
+        "        event in ('subprocess.Popen', 'os.exec') and 'git' not in str(arguments[0])\n"
+        "    ):\n"
+        "        sys.stderr.write(f'FORBIDDEN {event}\\n')\n"
+        "        sys.stderr.flush()\n"
+        "        import os; os._exit(99)\n"
+        "sys.addaudithook(hook)\n"
+    )
+    return {"PYTHONPATH": f"{guard}:{ROOT}"}
+
+
 def arguments(task: str) -> list[Any]:
     """A task's arguments with their help; Invoke takes the help from the task that it is asked of."""
     query = copy.copy(ns[task])

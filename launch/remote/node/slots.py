@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 _TAKEN = -1
-HOLDER_BYTES = 200
+HOLDER_BYTES = 400
 DRAINED = "/.ranklift/drained"
 """The file of a drained node, below its home."""
 _TORN = "drained 1970-01-01T00:00:00Z by somebody"

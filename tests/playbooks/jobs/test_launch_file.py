@@ -314,21 +314,6 @@ def test_wrong_input_is_one_line_with_status_2_before_anything_connects(
     assert expected in ran.stderr
 
 
-@pytest.mark.parametrize(
-    ("word", "expected"),
-    [
-        ("nix.yml", "file = 'nix.yml': cannot be read (No such file or directory)"),
-        ("mpi", "file = 'mpi': no such file; did you mean fab launch.mpi?"),
-        ("src/train.py", "is a script, not a job file; launch it with fab launch.torch src/train.py"),
-        ("src", "file = 'src': cannot be read (Is a directory)"),
-    ],
-)
-def test_what_is_no_job_file_is_told_from_one(fab: Fab, word: str, expected: str) -> None:
-    ran = fab("launch", word)
-    assert ran.returncode == 2
-    assert expected in ran.stderr
-
-
 def test_notices_go_to_stderr_once_and_the_plan_alone_to_stdout(fab: Fab, own: Path) -> None:
     (own / "job.yml").write_text("command: hostname\ncompute: x\nqueue_settings: {}\n")
     ran = fab("launch", "job.yml", "--dry-run", "--json")

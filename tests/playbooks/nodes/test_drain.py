@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from launch.remote.base.names import drained_at
-from launch.remote.node.slots import DRAINED
-from playbooks.nodes.drain import _DRAIN, _UNDRAIN
+from launch.remote.node.slots import DRAINED, HOLDER_BYTES
+from playbooks.nodes.drain import _BY_BYTES, _DRAIN, _REASON_BYTES, _UNDRAIN
+from playbooks.nodes.health import _QUERY, Health
 from tests.playbooks.server import SshServer, free_port, save_stack
 from tests.playbooks.typed import fab, write_project
 
@@ -55,6 +56,50 @@ def test_the_note_names_the_time_and_the_operator_and_the_first_one_stays(
     assert fab(workplace, "drain", "0-1").stdout == (
         "node[000000-000001]: drained 2026-03-01T09:05:07Z by ann on desk\n"
     )
+
+
+REASON = "Xid 79 on GPU 5: `nvidia-smi -r` did not help, $HOME \\n \\\\ \"é'"
+
+
+def test_a_reason_is_kept_and_shown_with_the_note(workplace: Path, note: Path) -> None:
+    ran = fab(workplace, "drain", "0", "--reason", REASON)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    text = note.read_text().strip()
+    assert text.endswith(f": {REASON}")
+    assert drained_at(text)
+    assert ran.stdout == f"node000000: {text}\n"
+    shown = subprocess.run(["sh", "-c", _QUERY], cwd=note.parent.parent, capture_output=True, check=False)
+    assert Health.read(shown.stdout.decode(), 0.0, 0.0).drain == text
+    again = fab(workplace, "drain", "0", "--reason", REASON)
+    assert (again.returncode, again.stderr) == (0, "")
+
+
+def test_the_longest_reason_of_the_longest_name_is_whole_as_a_slots_holder(
+    workplace: Path, note: Path
+) -> None:
+    fab(workplace, "drain", "0", "--reason", "x" * _REASON_BYTES)
+    assert note.read_text().strip().endswith(": " + "x" * _REASON_BYTES)
+    assert len("drained 2026-03-01T09:05:07Z by : ") + _BY_BYTES + _REASON_BYTES <= HOLDER_BYTES
+
+
+def test_another_reason_for_a_drained_node_is_not_lost_in_silence(workplace: Path, note: Path) -> None:
+    note.parent.mkdir(exist_ok=True)
+    note.write_text("drained 2026-03-01T09:05:07Z by ann on desk: slow\n")
+    ran = fab(workplace, "drain", "0", "--reason", "hot")
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert (
+        "was drained before, and keeps its note: drained 2026-03-01T09:05:07Z by ann on desk: slow"
+        in ran.stderr
+    )
+    assert note.read_text() == "drained 2026-03-01T09:05:07Z by ann on desk: slow\n"
+
+
+@pytest.mark.parametrize("reason", ["", " ", "a\nb", "\x1b[2J", "x" * (_REASON_BYTES + 1)])
+def test_a_reason_that_a_note_cannot_keep_is_refused(workplace: Path, note: Path, reason: str) -> None:
+    ran = fab(workplace, "drain", "0", "--reason", reason)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.startswith("error: --reason = ")
+    assert not note.exists()
 
 
 def test_a_full_disk_keeps_no_part_of_a_note(tmp_path: Path) -> None:
