@@ -142,7 +142,7 @@ def a_sample(node: int, step: int) -> Sample:
         "gpus": [{**gpu, "index": index, "clock_events": 4} for index in range(RANKS)],
     }
     numbers = range(RANKS * node, RANKS * node + RANKS)
-    ranks = [{**one, "rank": rank, "metrics": metrics} for rank in numbers]
+    ranks = [{**one, "rank": rank, "metrics": metrics, "lines": {}} for rank in numbers]
     return cast("Sample", {"node": [figures], "ranks": ranks})
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 __all__ = ["ARROWS", "FOR_ALL"]
 
-FOR_ALL = {"launch.errors", "launch.nodeset", "launch.numbers", "launch.remote.reading"}
+FOR_ALL = {
+    *("launch.errors", "launch.nodeset", "launch.numbers", "launch.remote.login", "launch.remote.reading"),
+}
 _NODE_ROOMS = (
-    "agent base collect data debug environment environment.conda hangs head health log metrics mpi "
+    "agent base collect data debug environment environment.conda hangs head health lines log metrics mpi "
     "node node.runtimes probe sample store"
 )
 _NODE_CODE = {"launch.remote", *(f"launch.remote.{room}" for room in _NODE_ROOMS.split())}
@@ -194,7 +196,7 @@ ARROWS: dict[str, set[str]] = {
         ),
     },
     "launch.results": {"launch", "launch.client", "launch.remote.base", "launch.remote.collect"},
-    "launch.scaling": {"launch", "launch.remote.base", "launch.remote.sample"},
+    "launch.scaling": {"launch", "launch.remote.base", "launch.remote.lines"},
     "launch.remote": _NODE_CODE,
     "launch.remote.base": set(),
     "launch.remote.data": {
@@ -228,13 +230,16 @@ ARROWS: dict[str, set[str]] = {
     },
     "launch.remote.sample": {
         *("launch.remote.base", "launch.remote.health.nvml_library", "launch.remote.health.sysfs"),
+        "launch.remote.lines",
     },
     "launch.remote.probe": {"launch.remote.base", "launch.remote.log", "launch.remote.mpi"},
     "launch.remote.node.runtimes": {"launch.remote.base", "launch.remote.mpi", "launch.remote.node"},
     "launch.remote.collect": {
         *("launch.remote.base", "launch.remote.head.runners.node_command", "launch.remote.node.work_dir"),
     },
-    **{f"launch.remote.{room}": {"launch.remote.base"} for room in ("agent", "health", "log", "mpi")},
+    **{
+        f"launch.remote.{room}": {"launch.remote.base"} for room in ("agent", "health", "lines", "log", "mpi")
+    },
     "launch.remote.store": {"launch.remote.base", "launch.remote.node.slots"},
 }
 """Beside itself and ``FOR_ALL``, what a package may import: the longest name that fits a module counts, and a

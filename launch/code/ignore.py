@@ -8,6 +8,10 @@ nodes are.
 Azure ML's ``.amlignore`` replaces the ``.gitignore`` beside it, as in Azure ML: a folder that was submitted
 to Azure ML is pushed as the same files.
 
+Of a folder inside a repository the files above it count as well, up to the repository's top, as in git; but
+``.amlignore`` does not, which Azure ML reads in the folder alone (azure-ai-ml, ``get_ignore_file``). A rule
+that names the folder itself, or one above, has no effect: the user wants this folder pushed.
+
 What git knows beside the files of the tree is ignored: a tracked file that a rule matches is left out, and
 ``.git/info/exclude`` or a user-wide ignore file have no effect. What is left out by default
 (:mod:`launch.code.left_out`) is pushed where a rule without wildcards names it, like ``!.venv``.
@@ -27,7 +31,7 @@ from pathlib import Path
 
 from launch.errors import InputError
 
-__all__ = ["IGNORE_FILES", "Rules", "read_rules"]
+__all__ = ["IGNORE_FILES", "Rules", "files_above", "read_rules", "rules_above"]
 
 IGNORE_FILES = (".gitignore", ".amlignore", ".ranklift-ignore")
 """Names of ignore files in reading order: of two matching rules the later wins; ``.amlignore`` replaces the
@@ -59,17 +63,26 @@ class Rules:
     ([True, False, False], True)
     """
 
-    levels: tuple[tuple[str, tuple[_Rule, ...]], ...] = ()
-    """Folders with ignore files and their rules, the highest first; each path ends in a slash or is empty."""
+    levels: tuple[tuple[str, str, tuple[_Rule, ...]], ...] = ()
+    """Folders with ignore files: the path from the root, the path to the root where they are above it, and
+    their rules, the highest first; each path ends in a slash or is empty."""
 
-    def within(self, folder: str, texts: dict[str, bytes]) -> Rules:
-        """Return the rules below ``folder``, whose ignore files contain ``texts``."""
+    def within(self, folder: str, texts: dict[str, bytes], to_root: str = "") -> Rules:
+        """Return the rules below ``folder``, whose ignore files contain ``texts``; below one above the root,
+        from which ``to_root`` leads to it.
+
+        >>> above = Rules().within("", {".gitignore": b"/src/*.pt\\n*.env\\n"}, "src")
+        >>> above.ignored("a.pt", False), above.ignored("deep/a.pt", False), above.ignored("deep/.env", False)
+        (True, False, True)
+        """
         rules: list[_Rule] = []
-        prefix = os.fsencode(f"{folder}/").decode("latin-1") if folder else ""
+        prefix, down = (
+            os.fsencode(f"{path}/" if path else "").decode("latin-1") for path in (folder, to_root)
+        )
         for name in IGNORE_FILES:
             if name in texts and not (name == ".gitignore" and ".amlignore" in texts):
                 rules += _read(texts[name])
-        return Rules((*self.levels, (prefix, tuple(reversed(rules))))) if rules else self
+        return Rules((*self.levels, (prefix, down, tuple(reversed(rules))))) if rules else self
 
     def ignored(self, path: str, is_directory: bool) -> bool:
         """Return whether the entry at ``path`` (from the root, with slashes) is left out."""
@@ -90,8 +103,8 @@ class Rules:
     def _matching(self, path: str, is_directory: bool) -> Iterator[_Rule]:
         """Yield the rules that match the entry at ``path``, the one that wins first."""
         path = path if path.isascii() else os.fsencode(path).decode("latin-1")  # git compares bytes
-        for prefix, rules in reversed(self.levels):
-            below = path[len(prefix) :]
+        for prefix, down, rules in reversed(self.levels):
+            below = down + path[len(prefix) :]
             for rule in rules:
                 if rule.matches(below, is_directory):
                     yield rule
@@ -102,6 +115,24 @@ def read_rules(rules: Rules, root: Path, folder: str, names: set[str]) -> Rules:
     :class:`~launch.errors.InputError` for a file that is too long."""
     texts = {name: _text(root / folder / name) for name in IGNORE_FILES if name in names}
     return rules.within(folder, texts) if texts else rules
+
+
+def files_above(root: Path) -> tuple[Path, list[Path]]:
+    """Return the top of the repository that ``root``, a resolved path, lies in (without one, ``root``), and
+    the ignore files from there to above ``root``, the highest first."""
+    top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
+    folders = [folder for folder in reversed(root.parents) if folder.is_relative_to(top)]
+    names = [name for name in IGNORE_FILES if name != ".amlignore"]
+    return top, [folder / name for folder in folders for name in names if (folder / name).is_file()]
+
+
+def rules_above(root: Path, files: Sequence[Path]) -> Rules:
+    """Return the rules of :func:`files_above`. Raise as :func:`read_rules`."""
+    rules = Rules()
+    for folder in dict.fromkeys(file.parent for file in files):
+        texts = {file.name: _text(file) for file in files if file.parent == folder}
+        rules = rules.within("", texts, str(root.relative_to(folder)))
+    return rules
 
 
 def _text(path: Path) -> bytes:

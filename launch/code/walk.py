@@ -12,7 +12,7 @@ from pathlib import Path
 
 from launch.access import count_visit, is_within
 from launch.code.hashes import Changed, Hashes
-from launch.code.ignore import IGNORE_FILES, Rules, read_rules
+from launch.code.ignore import IGNORE_FILES, Rules, files_above, read_rules, rules_above
 from launch.code.left_out import LeftOut, left_out_by_content, left_out_by_name
 from launch.code.private_keys import shows_key
 from launch.credentials import STACK_FILES, STATE, Credentials, is_state
@@ -88,7 +88,7 @@ class Walk:
 
     def code(self) -> None:
         """Collect the tree without what ignore files name and what is left out by default; keep links."""
-        pending: list[tuple[str, Rules]] = [("", Rules())]
+        pending: list[tuple[str, Rules]] = [("", self._rules_above())]
         while pending:
             folder, rules = pending.pop()
             children = self._children(folder)
@@ -120,6 +120,19 @@ class Walk:
                         self._file(path, child.stat(follow_symlinks=False))
                 except OSError as error:
                     self._failed(path, error)
+
+    def _rules_above(self) -> Rules:
+        """Return the rules of the repository's folders above the root. A link out of the repository is an
+        error, for without its rules files could be pushed that it leaves out."""
+        root = Path(os.path.realpath(self._root))
+        top, files = files_above(root)
+        leaving = [file for file in files if not is_within(file.resolve(), (top,))]
+        self._leaving += [f"{file} -> {file.resolve()}" for file in leaving]
+        try:
+            return rules_above(root, files)
+        except OSError as error:
+            self._failed(str(error.filename), error)
+            return Rules()
 
     def _is_left_out(self, found: LeftOut | None, rules: Rules) -> bool:
         if found is None or found.is_kept(rules):

@@ -12,7 +12,7 @@ from launch.remote.base.records import UploadRecord
 __all__ = ["output_places", "refuse_part_of_whole", "usual_places", "whole_place"]
 
 _TREES = ("logs", "outputs")
-"""Folders of all that a job leaves: :data:`launch.remote.data.output_files.TREES`."""
+"""Folders of all that a job leaves: :data:`launch.remote.collect.trees.TREES`."""
 
 
 def output_places(

@@ -11,7 +11,7 @@ from launch.remote.sample.sample_records import History
 from launch.report.goodput import Goodput, measure_goodput
 from launch.report.timeline import PhaseSpan, timeline
 
-__all__ = ["JobFacts", "NodeFigures", "Part", "collect_facts", "mean", "parts_of", "usual"]
+__all__ = ["JobFacts", "NodeFigures", "Part", "collect_facts", "mean", "parts_of", "read_lines", "usual"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +116,15 @@ def parts_of(facts: JobFacts) -> tuple[Part, ...]:
         rest = seconds - sum(part.seconds for part in known)
         parts += [*known, Part("ranks run, after their last step", max(0.0, rest))]
     return tuple(part for part in parts if part.seconds > 0.05)  # noqa: PLR2004  the docstring's
+
+
+def read_lines(facts: JobFacts) -> tuple[tuple[str, str, str], ...]:
+    """Return a metric with its number, whose line it was read from, and that line; a few for each metric."""
+    lines = () if facts.history is None else facts.history.get("lines", ())
+    return tuple(
+        (f"{one['metric']} {one['value']:g}", f"rank {one['rank']} on {one['node']}", one["line"])
+        for one in sorted(lines, key=lambda line: line["metric"])
+    )
 
 
 def usual(values: Sequence[float | None]) -> float | None:

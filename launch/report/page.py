@@ -16,7 +16,7 @@ from launch.remote.base.messages import size
 from launch.report.advice import advise
 from launch.report.charts import HEIGHT, WIDTH, Chart, Coordinates, band_charts, phase_bars, rate_chart
 from launch.report.cost import NodePrice, cost_text
-from launch.report.facts import JobFacts, NodeFigures, parts_of, usual
+from launch.report.facts import JobFacts, NodeFigures, parts_of, read_lines, usual
 from launch.report.summary import goodput_text
 
 __all__ = ["report_page"]
@@ -70,6 +70,7 @@ def report_page(facts: JobFacts, price: NodePrice, made: datetime) -> str:
         rate=rate,
         legend=() if rate is None or len(rate.lines) > _LEGEND else rate.lines,
         charts=_bands(facts),
+        lines=read_lines(facts),
         nodes=_node_rows(facts),
         probes=_probes(facts.report.events),
         failures=list(_failures(facts.report.events)),

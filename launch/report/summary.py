@@ -5,7 +5,7 @@ from __future__ import annotations
 from launch.durations import span as duration
 from launch.remote.base.messages import size
 from launch.report.advice import advise
-from launch.report.facts import JobFacts
+from launch.report.facts import JobFacts, read_lines
 
 __all__ = ["goodput_text", "summary"]
 
@@ -25,6 +25,7 @@ def summary(facts: JobFacts) -> str:
         lines.append(f"  {span.title:<{_WIDTH}}  {duration(span.seconds):>8}{so_far}{moved}{again}{verdict}")
     lines.append(f"goodput   {goodput_text(facts)}")
     lines += [f"advice    {text}" for text in advise(facts)]
+    lines += [f"read      {number} from {who}: {line}" for number, who, line in read_lines(facts)]
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -6,7 +6,7 @@ from launch.html_page import html_page
 from launch.scaling.published_lines import SOURCE, published_lines
 from launch.scaling.scaling_plot import HEIGHT, WIDTH, make_panels
 from launch.scaling.scaling_study import Study
-from launch.scaling.scaling_table import columns, rows
+from launch.scaling.scaling_table import columns, rows, sources
 from launch.scaling.scaling_verdict import NOT_AZURE, Analysis
 
 __all__ = ["page"]
@@ -24,6 +24,7 @@ def page(study: Study, analysis: Analysis) -> str:
         panels=make_panels(analysis, study.plan.metric, published),
         columns=columns(study),
         rows=rows(study, analysis),
+        sources=sources(study),
         source=SOURCE if published else "",
         not_azure=NOT_AZURE if study.subject.rehearsed else "",
         width=WIDTH,

@@ -9,11 +9,10 @@ from typing import Literal, get_args
 
 from launch.errors import InputError
 from launch.numbers import bounded, counted
-from launch.remote.sample.line_patterns import KNOWN
-from launch.scaling.metric_numbers import Basis
+from launch.remote.lines.known_lines import KNOWN
+from launch.scaling.metric_numbers import THROUGHPUT, Basis
 
 __all__ = [
-    "THROUGHPUT",
     "Mode",
     "Run",
     "ScalingPlan",
@@ -22,9 +21,6 @@ __all__ = [
     "read_metric",
     "read_node_counts",
 ]
-
-THROUGHPUT = "samples_per_s"
-"""The one metric that is known of common frameworks' lines and is higher for faster."""
 
 Mode = Literal["weak", "strong"]
 """``weak``: each rank's share of the work stays the same. ``strong``: all the work stays the same, so that
@@ -65,7 +61,7 @@ class ScalingPlan:
     metric: str
     """Name or source of the pattern, for people."""
     pattern: str
-    """Regular expression, whose group is the figure; one group in each of its alternatives."""
+    """Regular expression, whose group is the figure; empty for the throughput in common frameworks' lines."""
     basis: Basis | None
     """Whose figure a line prints; None where the lines show it."""
 
@@ -124,13 +120,13 @@ def read_node_counts(text: str, there: int) -> tuple[int, ...]:
 
 
 def read_metric(text: str, own: Mapping[str, str]) -> str:
-    """Return the pattern of ``--metric``: that of a name among the job's ``own``, that of the throughput in
+    """Return the pattern of ``--metric``: that of a name among the job's ``own``, "" for the throughput in
     common frameworks' lines, else ``text`` itself.
 
     >>> read_metric("speed", {"speed": "speed ([0-9]+)"}), read_metric("at ([0-9.]+) images", {})
     ('speed ([0-9]+)', 'at ([0-9.]+) images')
-    >>> re.search(read_metric("samples_per_s", {}), "Iter #3: 544.8 Img/sec per GPU")[0]
-    '544.8 Img/sec'
+    >>> read_metric("samples_per_s", {})
+    ''
 
     Raises :class:`~launch.errors.InputError` for what is neither a name nor a regular expression with one
     group.
@@ -139,7 +135,7 @@ def read_metric(text: str, own: Mapping[str, str]) -> str:
         return own[text]
     remedy = f"give one of {', '.join(sorted({*own, THROUGHPUT}))}, or a pattern like 'speed: ([0-9.]+)'"
     if text == THROUGHPUT:
-        return "|".join(f"(?i:{pattern})" for _, pattern in KNOWN[text])
+        return ""
     if text in KNOWN:
         raise InputError("--metric", text, "is not a throughput: a higher one is not faster", remedy)
     try:

@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar
 
 from launch.errors import InputError
-from launch.scaling.metric_numbers import Figures, NoThroughput, throughput
+from launch.scaling.metric_numbers import Figures, NoThroughput, SourceLine, throughput
 from launch.scaling.point_transport import Transport
 from launch.scaling.scaling_plan import Run, ScalingPlan
 
 __all__ = ["FailedRun", "MeasuredRun", "Study", "Subject", "continued", "read_study", "study_record"]
 
-VERSION = 1
+VERSION = 2
 _T = TypeVar("_T")
 _FILE = "scaling.json"
 
@@ -115,16 +115,12 @@ def read_study(text: str) -> Study:
     try:
         record = json.loads(text)
         version = record["version"]
-        plan = _record(ScalingPlan, record["plan"], counts=tuple(map(_count, record["plan"]["counts"])))
-        subject = _record(Subject, record["subject"], nodes=tuple(map(str, record["subject"]["nodes"])))
-        runs = tuple(map(_measured, record["runs"]))
-        failures = tuple(_record(FailedRun, one, run=_run(one["run"])) for one in record["failures"])
+        if version == VERSION:
+            return _study(record)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         problem = f"is not a measurement of fab scaling: {type(error).__name__} {error}"
         raise InputError(_FILE, None, problem, "remove it, or take another --output") from None
-    if version != VERSION:
-        raise InputError(_FILE, version, f"is not of version {VERSION}", "take another --output")
-    return Study(plan, subject, runs, failures)
+    raise InputError(_FILE, version, f"is not of version {VERSION}", "take another --output")
 
 
 def continued(study: Study, plan: ScalingPlan, subject: Subject) -> Study:
@@ -139,7 +135,7 @@ def continued(study: Study, plan: ScalingPlan, subject: Subject) -> Study:
         for name in ("stack", "size", "rehearsed", "fingerprint")
     ]
     differences += [
-        ("metric", study.plan.pattern, plan.pattern),
+        ("metric", study.plan.pattern or study.plan.metric, plan.pattern or plan.metric),
         ("nodes", study.subject.nodes[:shared], subject.nodes[:shared]),
     ]
     for name, before, now in differences:
@@ -151,14 +147,24 @@ def continued(study: Study, plan: ScalingPlan, subject: Subject) -> Study:
     return replace(study, plan=plan, subject=subject)
 
 
+def _study(record: Mapping[str, Any]) -> Study:
+    plan = _record(ScalingPlan, record["plan"], counts=tuple(map(_count, record["plan"]["counts"])))
+    subject = _record(Subject, record["subject"], nodes=tuple(map(str, record["subject"]["nodes"])))
+    failures = tuple(_record(FailedRun, one, run=_run(one["run"])) for one in record["failures"])
+    return Study(plan, subject, tuple(map(_measured, record["runs"])), failures)
+
+
 def _measured(one: Mapping[str, Any]) -> MeasuredRun:
     figures = one["figures"]
     by_rank = {int(rank): tuple(map(_figure, values)) for rank, values in figures["by_rank"].items()}
+    sources = tuple(
+        _record(SourceLine, source, figure=_figure(source["figure"])) for source in figures["sources"]
+    )
     return _record(
         MeasuredRun,
         one,
         run=_run(one["run"]),
-        figures=_record(Figures, figures, by_rank=by_rank),
+        figures=_record(Figures, figures, by_rank=by_rank, sources=sources),
         transport=_record(Transport, one["transport"]),
     )
 

@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from launch.scaling.metric_numbers import throughput
+from launch.numbers import counted
+from launch.printable import for_terminal
+from launch.scaling.metric_numbers import source_lines, throughput
 from launch.scaling.scaling_points import Point
 from launch.scaling.scaling_study import Study, study_record
 from launch.scaling.scaling_verdict import Analysis, percent
 from launch.scaling.serial_fraction import karp_flatt
 
-__all__ = ["columns", "csv_text", "result_record", "rows"]
+__all__ = ["columns", "csv_text", "result_record", "rows", "sources"]
 
 _CSV = (
     *("nodes", "ranks", "repeat", "job", "figures", "throughput", "median", "efficiency", "transport"),
@@ -50,6 +52,14 @@ def _last(study: Study, point: Point, points: Sequence[Point]) -> str:
         found = karp_flatt(point, points[0])
         return "-" if found is None else percent(found)
     return percent(point.lost) if point.is_decided else "-"
+
+
+def sources(study: Study) -> list[str]:
+    """Return the lines that figures were read from, one of each form, with its figure."""
+    return [
+        f"{one.figure:g} in {counted(one.count, 'line')} like: {for_terminal(one.line, lines=False)}"
+        for one in source_lines(run.figures for run in study.runs)
+    ]
 
 
 def csv_text(study: Study, analysis: Analysis) -> str:

@@ -99,7 +99,7 @@ def _doubtful_basis(study: Study, points: Sequence[Point]) -> list[str]:
     best = max(points, key=lambda point: point.efficiency, default=None)
     if best is None or study.plan.basis is not None or best.efficiency <= _TOO_GOOD:
         return []
-    if any(one.figures.of_one for one in study.runs):
+    if any(one.figures.of_one or one.figures.is_total for one in study.runs):
         return []
     return [
         f"no verdict: {_nodes(best)} would reach {percent(best.efficiency)} of linear if each rank printed "

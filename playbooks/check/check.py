@@ -166,7 +166,7 @@ def _left_out(
     for node in nodes:
         seen, use = looks[node.name], used[node.name]
         if isinstance(seen, Exception):
-            reasons[node.name] = "does not answer"
+            reasons[node.name] = "nothing is known of its devices"
         elif any(one["level"] == "error" for one in seen["findings"]):
             reasons[node.name] = "its devices have errors"
         elif use.jobs or not use.is_idle or use.drain:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from infra.inventory import Node
+from launch.errors import NodeUnreachable
 from launch.health.measurement import Figure, Measurement, NodeBandwidth
 from launch.health.search import SearchResult
 from launch.numbers import counted
@@ -60,7 +61,8 @@ def _is_of_unknown_size(seen: Look) -> bool:
 def _verdict(node: Node, seen: Look | Exception, bandwidth: NodeBandwidth | None) -> Verdict:
     if isinstance(seen, Exception):
         reason = str(seen).removeprefix(f"{node.name}: ")
-        return Verdict(node.instance_id, "unknown", (f"does not answer: {reason}",))
+        silent = "does not answer: " * isinstance(seen, NodeUnreachable)
+        return Verdict(node.instance_id, "unknown", (silent + reason,))
     findings = tuple(seen["findings"])
     words = [_LEVELS[one["level"]] for one in findings]
     reasons = [_line(one) for one in findings]

@@ -18,7 +18,9 @@ from infra.inventory import Inventory, Node
 from launch.errors import GiveUpError, InputError, ManyNodesError
 from launch.host import Completed
 from launch.nodeset import fold
+from launch.remote.login import SILENCE_LOGIN
 from playbooks.cli import output
+from playbooks.cli.merged_output import grouped
 from playbooks.cli.options import number
 from playbooks.cli.signals import attached
 from playbooks.cli.task import command, open_from, seconds, with_address_age
@@ -184,7 +186,7 @@ def run_on(
 
         with attached(on_signal):
             # The connection's own limit comes first: its error says more than the fan-out's.
-            return fan_out_hosts(
+            results = fan_out_hosts(
                 cluster.host,
                 nodes,
                 lambda host: host.run_tail(line, stdin=stdin, timeout=timeout, on_stdout=on_stdout),
@@ -193,6 +195,12 @@ def run_on(
                 timeout=None if timeout is None else timeout + 1,
                 on_result=lambda name, _: answered.add(name),
             )
+        printed = {node.name: cluster.host(node).login.printed for node in nodes}
+        for note in grouped(
+            {name: f"the login prints {words}: {SILENCE_LOGIN}" for name, words in printed.items() if words}
+        ):
+            output.progress(note)
+        return results
 
 
 def _end_command(hosts: Sequence[SshHost]) -> str:

@@ -56,7 +56,7 @@ CATEGORIES: Mapping[str, str] = {
     "gpu-missing": "HpcMissingGpu",
     "gpu-driver": "HpcMissingGpu",
     "gpu-lost": "XID79FallenOffBus",
-    "look": "UnhealthyGPUNvidiasmi",
+    "gpu-hang": "UnhealthyGPUNvidiasmi",
     "gpu-remap-failed": "HpcRowRemapFailure",
     "gpu-ecc": "XID48DoubleBitECC",
     "gpu-xid": "GpuXIDError",
@@ -113,9 +113,7 @@ def category_of(findings: Iterable[Finding], reasons: Sequence[str], *, infiniba
 
 def _is_of_software(one: Finding) -> bool:
     """Return whether an error is that of the node's software: a driver that is missing or does not fit its
-    library, a look that ended with an error of Python or the disk."""
-    if one["rule"] == "look":
-        return not one["measured"].startswith("no answer")
+    library."""
     return one["rule"] == "gpu-driver" and any(words in one["measured"] for words in _WITHOUT_DRIVER)
 
 

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 
 from infra.inventory import Inventory, Node
 from launch.client.rpc import readable
-from launch.errors import ReplaceNodeError
-from launch.host import Host
+from launch.errors import ReplaceNodeError, RetryError
 from launch.nodeset import fold
 from launch.promise import promise_of
 from launch.remote.base import frames, timing
 from launch.remote.base.health_records import Finding, Look
-from launch.remote.node.health_gate import finding_text, read_look
+from launch.remote.login import SILENCE_LOGIN
+from launch.remote.node.health_gate import NotLooked, finding_text, read_look
 from launch.remote.reading import read
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
@@ -24,7 +24,7 @@ from playbooks.ssh.fanout import fan_out_hosts
 __all__ = ["errors_of", "finding_lines", "findings_of", "is_passing", "look"]
 
 _MODULES = (
-    *("base.files", "base.frames", "health.sysfs", "health.pci", "health.ib_ports"),
+    *("base.files", "base.frames", "base.timing", "health.sysfs", "health.pci", "health.ib_ports"),
     *("health.kernel_log", "health.nvml_library", "health.nvml", "health.host", "health.facts"),
     *("health.gpu_checks", "health.port_checks", "health.host_checks", "health.rules", "health.readings"),
     "health.look",
@@ -46,21 +46,41 @@ _PASSING = frozenset(
 
 
 def look(stack: Stack, inventory: Inventory, nodes: Sequence[Node]) -> dict[str, Look | Exception]:
-    """Look at every node; return what was found, or the error for a node that does not answer."""
-    from playbooks.ssh.connection import Cluster
+    """Look at every node; return what was found, or the error of a node about which nothing was found out."""
+    from playbooks.ssh.connection import Cluster, SshHost
 
     promise = os.fsdecode(frames.pack(promise_of(inventory.size)))
     argv = ["timeout", "-k", "1", f"{timing.LOOK_S:g}", "python3", "-I", "-S", "-c", _PROGRAM, promise]
     limit = timing.LOOK_S + timing.LOOK_KILLED_S + timing.SSH_CONNECT_S
 
-    def query(host: Host) -> Look:
+    def query(host: SshHost) -> Look:
         done = host.run(argv, stdin=_code(), timeout=limit)
         status = None if done.exit_status in _TIMED_OUT else done.exit_status
         with readable(host):
-            return read(Look, read_look(status, done.stdout if status == 0 else done.stderr))
+            try:
+                found = read(Look, read_look(status, done.stdout if status == 0 else done.stderr))
+            except NotLooked as error:
+                raise RetryError(f"{host.name}: the look at its devices: {error}") from None
+        return {**found, "findings": [*found["findings"], *_login_output(host.login.printed)]}
 
     with Cluster(inventory, stack.folder) as cluster:
         return fan_out_hosts(cluster.host, nodes, query, what="the look at its devices", timeout=limit + 1)
+
+
+def _login_output(printed: str) -> list[Finding]:
+    """Return the finding that a login prints, which comes before the output of whatever is run over ssh."""
+    if not printed:
+        return []
+    finding: Finding = {
+        "rule": "login-output",
+        "level": "warning",
+        "subject": "login",
+        "measured": f"prints {printed}",
+        "expected": "no output without a terminal",
+        "source": "bash(1), INVOCATION",
+        "remedy": SILENCE_LOGIN,
+    }
+    return [finding]
 
 
 @functools.cache

@@ -194,7 +194,7 @@ def agreed_sick_nodes(stack: Stack, *, yes: bool) -> tuple[list[str], list[str]]
     inventory = vm_ops.refresh(stack, stack.outputs())
     sick, silent = examine(stack, inventory, inventory.nodes, verdicts)
     for name, error in silent.items():
-        output.progress(f"{name} is not looked at, `fab replace {name}` replaces it: {error}")
+        output.progress(f"nothing is known of {name}, which is not replaced: {error}")
     if not sick:
         checked = "the last check names no node" if verdicts else "no check was made"
         where = " at the nodes that answer" if silent else ""

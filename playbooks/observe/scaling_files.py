@@ -73,7 +73,7 @@ def write_study(study: Study, folder: Path) -> None:
 
 def report_study(study: Study, folder: Path, *, json: bool) -> None:
     """Print the measurement as a table with its verdict, or as JSON."""
-    from launch.scaling.scaling_table import columns, result_record, rows
+    from launch.scaling.scaling_table import columns, result_record, rows, sources
     from launch.scaling.scaling_verdict import analyse
 
     analysis = analyse(study)
@@ -83,4 +83,6 @@ def report_study(study: Study, folder: Path, *, json: bool) -> None:
         output.table(columns(study), rows(study, analysis), folds="transport", needed=4)
         for sentence in analysis.sentences:
             output.result(sentence)
+        for source in sources(study):
+            output.result(f"{study.plan.metric} {source}")
     output.progress(f"{folder / 'scaling.html'} has the plot; scaling.csv and {_RECORD} the figures")

@@ -71,7 +71,7 @@ class ScalingRuns:
         Raises :class:`RunFailed` where that gives no throughput, or InfiniBand was promised and is not used,
         and :class:`~launch.errors.JobFailed` as the job ended. A signal ends the job, and the command.
         """
-        reader = MetricReader(re.compile(self.plan.pattern))
+        reader = MetricReader(re.compile(self.plan.pattern) if self.plan.pattern else None)
         watch = _Watch(reader)
         handling = Handling(
             detach=False, json=False, dry_run=False, on_event=watch.on_event, is_repeat=not is_first

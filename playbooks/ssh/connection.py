@@ -28,6 +28,7 @@ from infra.inventory import KEY_FILE, KNOWN_HOSTS_FILE, Inventory, Node
 from launch.errors import GiveUpError, HostKeyChanged, InputError, NodeUnreachable, StepTimeout
 from launch.host import Completed
 from launch.remote.base import timing
+from launch.remote.login import Login, marked
 from playbooks.cli import output
 from playbooks.ssh.exchange import DeadlinePassed, Tail, exchange
 from playbooks.ssh.fanout import fan_out
@@ -125,6 +126,8 @@ class SshHost:
         self._opening = threading.Lock()
         self.command = UserCommand()
         """What :meth:`run_tail` runs."""
+        self.login = Login()
+        """What the login for the newest command has printed."""
 
     def __enter__(self) -> SshHost:
         """Return the host, which closes its connection at the end."""
@@ -194,8 +197,10 @@ class SshHost:
         """Run as :meth:`run` does, but pass stdout to ``on_stdout`` as it comes; the result has none.
 
         ``stdin``, which may be a file descriptor, is read as fast as the node takes it; its end is passed on.
+        Raises :class:`~launch.errors.GiveUpError` where the login ends before the command.
         """
-        line = shell_command(command)
+        line = marked("").encode() + shell_command(command)
+        self.login = login = Login()
         step = command if isinstance(command, str) else command[0]
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._errors():
@@ -205,9 +210,18 @@ class SshHost:
             with self._errors():
                 channel.exec_command(line)
                 on_start(channel)
-            return self._finish(channel, step, on_stdout, stdin, deadline, timeout)
+            done = self._finish(
+                channel, step, lambda data: on_stdout(login.feed(data)), stdin, deadline, timeout
+            )
         finally:
             channel.close()
+        return self._of_command(done, login)
+
+    def _of_command(self, done: Completed, login: Login) -> Completed:
+        if login.problem and done.exit_status < _SIGNALLED:
+            last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+            raise GiveUpError(f"{self.name}: {login.problem}" + f" ({last})" * bool(last))
+        return done
 
     def _finish(
         self,
@@ -241,10 +255,13 @@ class SshHost:
         deadline = time.monotonic() + timeout
         with self._errors():
             channel = self._transport().open_session(timeout=timing.OPERATOR_CONNECT_S)
-            channel.exec_command(shell_command(command))
+            channel.exec_command(marked("").encode() + shell_command(command))
             channel.settimeout(timeout)
+            self.login = login = Login()
+            has_started = False
             try:
-                has_started = bool(channel.recv(1))
+                while not has_started and (data := channel.recv(1)):
+                    has_started = bool(login.feed(data))
             except TimeoutError:
                 channel.close()
                 raise StepTimeout(self.name, command[0], timeout) from None
@@ -252,9 +269,10 @@ class SshHost:
             self._started.append(channel)
             return None
         try:
-            return self._finish(channel, command[0], lambda _: None, None, deadline, timeout)
+            done = self._finish(channel, command[0], login.feed, None, deadline, timeout)
         finally:
             channel.close()
+        return self._of_command(done, login)
 
     def close(self) -> None:
         """Close the connection, if there is one."""

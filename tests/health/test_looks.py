@@ -81,7 +81,7 @@ def test_a_warning_is_shown_and_the_job_runs(healed: Workplace, words: tuple[str
 def test_a_driver_that_hangs_is_named_and_holds_nothing_up(healed: Workplace) -> None:
     fault(healed, "gpu", "--nodes", "1", "--state", "hang")
     printed = launch(healed, status=None)
-    assert f"node000001: look at the node: no answer within {timing.LOOK_S:g} s" in printed
+    assert f"node000001: NVML: no answer within {timing.NVML_S:g} s" in printed
 
 
 def test_health_warn_starts_the_job_and_fab_job_shows_what_was_found(healed: Workplace) -> None:

@@ -37,7 +37,9 @@ if [ -e "$STANDIN/down/$host" ]; then
     echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255
 fi
 export HOME="$STANDIN/$host" TMPDIR="$STANDIN/$host/tmp"
-cd "$HOME" && exec sh -c "$*"
+cd "$HOME" || exit
+[ ! -e .profile ] || . ./.profile
+exec sh -c "$*"
 """
 
 

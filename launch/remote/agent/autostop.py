@@ -249,7 +249,7 @@ class Nodes:
         return int(sum(_number(one, "ended") or 0.0 for one in answers.values()))
 
     def _ask(self, names: list[str], *arguments: str) -> dict[str, bytes]:
-        line = " ".join(map(shlex.quote, ["python3", "-I", "-S", WATCH, *arguments]))
+        line = "echo; " + " ".join(map(shlex.quote, ["python3", "-I", "-S", WATCH, *arguments]))
         ssh = ("timeout", f"{LIMIT_S:g}", "ssh", *_OWN_OPTIONS, *SSH_OPTIONS, *self._as_user)
         answers, until = dict.fromkeys(names, b""), time.monotonic() + _ALL_S
         for start in range(0, len(names), _AT_ONCE):
@@ -274,9 +274,11 @@ class Nodes:
 
 
 def _number(answer: bytes, name: str) -> float | None:
-    """Return a number of an answer; None for anything else, which a job can put in its place."""
+    """Return a number of an answer, the last line; None for anything else, which a job can put in its place.
+
+    What the user's login prints comes before it (:mod:`launch.remote.login`, which no agent has)."""
     try:
-        number = float(json.loads(answer)[name])
+        number = float(json.loads(answer.rstrip().rpartition(b"\n")[2])[name])
     except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
         return None
     return number if abs(number) < _LARGEST else None

@@ -12,6 +12,7 @@ __all__ = [
     "FICLONE",
     "MANIFEST_BYTES",
     "append",
+    "discard",
     "expand_home",
     "file_in_memory",
     "file_system_size",
@@ -186,11 +187,16 @@ def replace_file(path: str, data: bytes, *, mode: int = 0o600, outlives_machine:
                 os.fsync(file.fileno())
         os.rename(temporary, path)
     except OSError:
-        try:  # noqa: SIM105  contextlib costs each rank its import
-            os.unlink(temporary)
-        except OSError:
-            pass
+        discard(temporary)
         raise
+
+
+def discard(path: str) -> None:
+    """Remove a file, if it is there and can be removed."""
+    try:  # noqa: SIM105  contextlib costs each rank its import
+        os.unlink(path)
+    except OSError:
+        pass
 
 
 def shorten_file(path: str, data: bytes) -> None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from launch.remote.login import Login
+
 __all__ = [
     "Decoder",
     "FrameChannel",
@@ -151,10 +153,10 @@ class Decoder:
 
 class FrameChannel:
     """Frames to and from another process, over two descriptors that never block; ``longest`` is the maximum
-    bytes of a frame that comes."""
+    bytes of a frame that comes, ``login`` what may come before the first, of a node's shell."""
 
-    def __init__(self, reading: int, writing: int, longest: int = _LIMIT) -> None:
-        self.reading, self.writing = reading, writing
+    def __init__(self, reading: int, writing: int, longest: int = _LIMIT, login: Login | None = None) -> None:
+        self.reading, self.writing, self.login = reading, writing, login
         self.is_open = True
         """Whether frames can come."""
         self.is_cut = False
@@ -212,7 +214,7 @@ class FrameChannel:
             self.is_open = False
             return []
         self.last_heard = time.monotonic()
-        return self._decoder.feed(data)
+        return self._decoder.feed(self.login.feed(data) if self.login else data)
 
 
 def pack(value: Any) -> bytes:

@@ -95,6 +95,8 @@ class Started(TypedDict):
     """Frame STARTED."""
 
     pids: list[int]
+    time_us: int
+    """Time by the node's clock."""
 
 
 class RankExit(TypedDict):

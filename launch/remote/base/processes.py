@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONTAINERS",
+    "DESCENT",
     "IMAGES",
     "RUNNER_OF",
     "become_subreaper",
     "children_of_job",
     "descendants",
+    "descended",
+    "descent",
     "die_with_parent",
     "end_descendants",
     "end_idle_launcher",
@@ -45,6 +48,9 @@ RUNNER_OF = "RANKLIFT_RUNNER_OF"
 """Environment variable that names the job of a runner under mpirun; ranks do not have it."""
 CONTAINERS = "containers"
 """Folder in a job's folder on a node, with a file for each container of Docker's that holds its id."""
+DESCENT = "descent."
+"""Beginning of the names, in a job's folder on a node, of its runners' records of :func:`descent`; the node's
+name and the runner's pid follow."""
 IMAGES = "ranklift"
 """First part of the names of images that Docker has loaded from environments."""
 _PR_SET_PDEATHSIG = 1
@@ -54,6 +60,7 @@ _HANDLED = (SIGHUP, SIGINT, SIGTERM, SIGCHLD)
 _PASSES = 3
 _MOST_NAMED = 10
 """Programs whose names are reported."""
+_LONGEST_ENTRY = 64
 _COMMAND_NOT_EXECUTABLE, _COMMAND_NOT_FOUND = 126, 127
 
 _libc = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # importing ctypes costs each rank 3 ms of CPU
@@ -139,20 +146,25 @@ def _exec(argv: list[bytes], env: dict[bytes, bytes]) -> None:
     raise refused
 
 
-def _parents() -> dict[int, int]:
-    """Return the parent of every visible process that is not a zombie, by pid."""
-    parents = {}
+def _stats() -> dict[int, tuple[int, int, bytes]]:
+    """Return parent, session and start of every visible process that is not a zombie, by pid."""
+    found = {}
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
             continue
         try:
             with open(f"/proc/{entry}/stat", "rb") as file:
-                state, parent = file.read().rpartition(b")")[2].split()[:2]
+                words = file.read().rpartition(b")")[2].split()
         except OSError:
             continue
-        if state not in (b"Z", b"X"):
-            parents[int(entry)] = int(parent)
-    return parents
+        if words[0] not in (b"Z", b"X"):
+            found[int(entry)] = int(words[1]), int(words[3]), words[19]
+    return found
+
+
+def _parents() -> dict[int, int]:
+    """Return the parent of every visible process that is not a zombie, by pid."""
+    return {pid: parent for pid, (parent, _, _) in _stats().items()}
 
 
 def members(containers: Collection[bytes]) -> dict[int, bytes]:
@@ -172,8 +184,12 @@ def members(containers: Collection[bytes]) -> dict[int, bytes]:
 
 def descendants(root: int) -> list[int]:
     """Return every living process below ``root``, parents before their children."""
+    return _below(root, _parents())
+
+
+def _below(root: int, parents: dict[int, int]) -> list[int]:
     below: dict[int, list[int]] = {}
-    for pid, parent in _parents().items():
+    for pid, parent in parents.items():
         below.setdefault(parent, []).append(pid)
     found: list[int] = []
     queue = [root]
@@ -195,6 +211,47 @@ def program_names(pids: Iterable[int]) -> list[tuple[str, int]]:
             continue
         counts[name] = counts.get(name, 0) + 1
     return sorted(counts.items(), key=lambda one: -one[1])[:_MOST_NAMED]
+
+
+def descent() -> bytes:
+    """Return a record of every living process below this one, for :func:`descended`: the machine's boot, then
+    pid, start and session of each."""
+    stats, own = _stats(), os.getsid(0)
+    lines = [_boot()]
+    for pid in _below(os.getpid(), {pid: parent for pid, (parent, _, _) in stats.items()}):
+        _, session, start = stats[pid]
+        lines.append(b"%d %s %d" % (pid, start, 0 if session == own else session))
+    return b"\n".join(lines)
+
+
+def descended(records: Iterable[bytes]) -> set[int]:
+    """Return the living processes of these records, and what these have started since: whatever is below
+    them, or in their sessions, for whose number the kernel takes no other process's as long as one lives."""
+    stats, boot = _stats(), _boot()
+    found: set[int] = set()
+    sessions: set[int] = set()
+    for record in records:
+        first, *lines = record.split(b"\n")
+        entries = [line for line in lines if first == boot and _is_entry(line)]
+        starts = {int(pid): start for pid, start, _ in map(bytes.split, entries)}
+        living = {pid for pid, start in starts.items() if pid in stats and stats[pid][2] == start}
+        leaders = {int(line.split()[2]) for line in entries} - {0}
+        found |= living
+        sessions |= {pid for pid in leaders if pid in living or pid not in stats}
+    while True:
+        new = {pid for pid, (parent, session, _) in stats.items() if parent in found or session in sessions}
+        if new <= found:
+            return found
+        found |= new
+
+
+def _is_entry(line: bytes) -> bool:
+    return len(line) < _LONGEST_ENTRY and line.count(b" ") == 2 and line.replace(b" ", b"").isdigit()  # noqa: PLR2004
+
+
+def _boot() -> bytes:
+    with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+        return file.read().strip()
 
 
 def has_children() -> bool:
@@ -290,17 +347,17 @@ def end_idle_launcher(launcher: int, started: bytes, child: int) -> None:
         kill(launcher, SIGTERM)
 
 
-def children_of_job(job: str) -> list[int]:
-    """Return this user's processes with ``job`` in their environment, but this one and its parents. They
-    remain when a runner was killed, and are not descendants of a runner any more."""
+def children_of_job(job: str, records: Iterable[bytes] = ()) -> list[int]:
+    """Return this user's processes with ``job`` in their environment, and those that its runners' ``records``
+    show, but this one and its parents. They remain when a runner and its guardians were killed."""
     parents = _parents()
     above = {0}
     pid = os.getpid()
     while pid not in above:
         above.add(pid)
         pid = parents.get(pid, 0)
-    wanted = b"RANKLIFT_JOB_ID=" + job.encode()
-    return [pid for pid in parents if pid not in above and wanted in _words(pid, "environ")]
+    wanted, known = b"RANKLIFT_JOB_ID=" + job.encode(), descended(records)
+    return [pid for pid in parents if pid not in above and (pid in known or wanted in _words(pid, "environ"))]
 
 
 def runners_of_job(job: str) -> list[int]:
@@ -341,8 +398,7 @@ def identity(pid: int) -> Process:
     """Return what distinguishes a process from any later one. Raise OSError when there is no such process."""
     with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
         fields = file.read().rpartition(")")[2].split()
-    with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
-        boot = file.read().strip()
+    boot = _boot().decode()
     if fields[0] in ("Z", "X"):
         raise ProcessLookupError(f"process {pid} has ended")
     return {"pid": pid, "started": int(fields[19]), "boot": boot}

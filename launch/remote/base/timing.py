@@ -102,9 +102,12 @@ MPI_LOOK_S = 20
 """Limit for one command of the search for MPI, such as ``module load``."""
 MPI_START_S = 10.0
 """Limit for one rank to start and end, by which an environment module's MPI shows that it starts."""
-LOOK_S = 45.0
+NVML_S = 40.0
+"""Limit for NVML to answer, where it is loaded. It takes 30 s with eight A100, where the driver unloads with
+its last program (Azure/aks-gpu#105)."""
+LOOK_S = NVML_S + 5.0
 """Limit for a look at a node's devices, within the start barrier's. It takes 2 s at most where its processors
-are free; but 30 s with eight A100, where the driver unloads with its last program (Azure/aks-gpu#105)."""
+are free and NVML answers."""
 LOOK_KILLED_S = 1.0
 """Wait after SIGKILL to a look: a process that hangs in a driver does not end."""
 MODULES_S = 60.0

@@ -15,6 +15,7 @@ from launch.remote.base import frames, job_dir, timing
 from launch.remote.base.files import file_in_memory
 from launch.remote.base.records import Plan
 from launch.remote.head.runners.node_command import start_on_node
+from launch.remote.login import Login
 
 __all__ = ["NODES", "PART", "PIECE", "relay"]
 
@@ -52,7 +53,8 @@ def relay(job: str, what: str, *more: str) -> int:
                 data = os.read(key.fd, _CHUNK)
                 if data:
                     running[key.data].heard = time.monotonic()
-                    frames.send_answer(PIECE, PART.pack(key.data, False) + data)
+                    own = running[key.data].login.feed(data)
+                    frames.send_answer(PIECE, PART.pack(key.data, False) + own)
                 else:
                     selector.unregister(key.fd)
                     frames.send_answer(PIECE, PART.pack(key.data, True) + running.pop(key.data).end())
@@ -91,6 +93,7 @@ class _Answer:
         assert self._process.stdout is not None  # noqa: S101  a pipe by construction
         self.stdout = self._process.stdout.fileno()
         self.heard = time.monotonic()
+        self.login = Login()
         _widen(self.stdout)
 
     def end(self) -> bytes:
@@ -98,7 +101,8 @@ class _Answer:
         _, errors = self._process.communicate()
         lines = errors.strip().splitlines()
         status = self._process.returncode
-        return (lines[-1] if lines else b"ended with status %d" % status) if status else b""
+        problem = self.login.problem.encode() or b"ended with status %d" % status
+        return (lines[-1] if lines else problem) if status or not self.login.is_over else b""
 
     def give_up(self) -> bytes:
         """Kill the command; return the error."""

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 
 from launch.remote.base.messages import unexplained_end
 from launch.remote.data.stage_request import NodeMessage
+from launch.remote.login import marked
 from launch.remote.store.tree_node import MARK, UNPACK
 
 __all__ = ["BOOT", "Member"]
@@ -47,7 +48,7 @@ class Member:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (open for as long as the process lives)
         command = f"python3 -c {shlex.quote(BOOT)}"
         self._process = subprocess.Popen(
-            [*ssh, address, command] if ssh else ["sh", "-c", f"exec {command}"],
+            [*ssh, address, marked(command)] if ssh else ["sh", "-c", f"exec {command}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -81,6 +81,10 @@ class ProcessFacts(TypedDict):
     """What its main thread waits in (wchan); empty where it runs, or that cannot be read."""
     cpu_ms: int
     """Processor time of all its threads between the first look and the last."""
+    ended_ms: int
+    """Processor time, in their whole life, of its children that ended between the first look and the last."""
+    io: int
+    """Bytes that it read and wrote between the first look and the last, without those of sockets' calls."""
     switches: int
     """Voluntary context switches of its main thread between the first look and the last."""
     received: int
@@ -127,6 +131,8 @@ class GpuState(TypedDict):
     index: int
     clock_events: int
     """NVML's mask of the reasons for which its clocks are below what they could be; -1 where unknown."""
+    memory_use: int
+    """Percentage of time in which its memory was read or written; -1 where unknown."""
     error: str
     """Why it does not answer."""
 

@@ -71,6 +71,7 @@ def print_gpus() -> int:
     found: list[GpuState] = []
     for gpu in read_driver().gpus:
         events = -1 if gpu.clock_events is None else gpu.clock_events
-        found.append({"index": gpu.index, "clock_events": events, "error": gpu.error})
+        use = -1 if gpu.memory_use is None else gpu.memory_use
+        found.append({"index": gpu.index, "clock_events": events, "memory_use": use, "error": gpu.error})
     sys.stdout.write(json.dumps(found))
     return 0

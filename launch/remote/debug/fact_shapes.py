@@ -22,7 +22,7 @@ _LARGEST = 1 << 62
 
 _FRAME: Shape = {"function": str, "file": str, "line": int, "text": str}
 _PROCESS: Shape = {
-    **dict.fromkeys(("pid", "inner_pid", "cpu_ms", "switches", "received"), int),
+    **dict.fromkeys(("pid", "inner_pid", "cpu_ms", "ended_ms", "io", "switches", "received"), int),
     **dict.fromkeys(("name", "state", "kernel_function", "problem"), str),
     "threads": [{"name": str, "frames": [_FRAME]}],
     "later": [{"frames": [_FRAME]}],
@@ -38,7 +38,7 @@ _NODE: Shape = {
         }
     ],
     "ports": [{"name": str, "state": str, "received": int, "sent": int}],
-    "gpus": [{"index": int, "clock_events": int, "error": str}],
+    "gpus": [{"index": int, "clock_events": int, "memory_use": int, "error": str}],
     "ras": [
         {
             **dict.fromkeys(("group", "host", "state"), str),

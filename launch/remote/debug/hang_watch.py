@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["HangWatch"]
 
 _LATE = 2
-"""Number of looks that may leave a node or the verdict unknown before a silent job is ended all the same."""
+"""Number of looks that are repeated at once because they left a node or the verdict unknown."""
 _BY_ITSELF = ""
 """The request of a collection that the supervisor starts by itself."""
 
@@ -43,6 +43,7 @@ class HangWatch:
         self._collection: Collection | None = None
         self._request = _BY_ITSELF
         self._count = self._late = 0
+        self._has_doubted = False
         self._dumps: DumpLines | None = None
         """Since the first look: before, nobody has asked a flight recorder."""
         found = read_request(order.folder)
@@ -97,7 +98,7 @@ class HangWatch:
         collection, self._collection = self._collection, None
         assert collection is not None  # noqa: S101  as its only caller knows
         facts = self._facts(collection, now)
-        from launch.remote.hangs.verdict import judge  # no job's start waits for it
+        from launch.remote.hangs.verdict import judge  # no job's start waits for these imports
 
         verdict = judge(facts)
         answer: DebugAnswer = {
@@ -116,7 +117,7 @@ class HangWatch:
         return self._judge_silence(answer, verdict, now)
 
     def _judge_silence(self, answer: DebugAnswer, verdict: Verdict, now: float) -> Stop | None:
-        """End the job unless a rank has printed meanwhile, or its ranks move."""
+        """End the job if no rank has printed meanwhile, and the verdict proves that it hangs."""
         silent = int(now - self._newest)
         if self._hang_after is None or silent < self._hang_after:
             self._late = 0
@@ -125,12 +126,19 @@ class HangWatch:
         if is_open and self._late < _LATE:
             self._late += 1  # what is not known of a node or a rank may be that it moves: look again
             return None
-        if verdict["kind"] == "slow":
+        from launch.remote.hangs.movement import doubt
+
+        reason = f"no rank has printed anything for {silent} s: {verdict['text']}"
+        doubted = doubt(answer["facts"], verdict)
+        if verdict["kind"] == "slow" or doubted:
             self._running_since, self._late = now, 0
-            self._print(f"no rank has printed anything for {silent} s: {verdict['text']}")
+            if not doubted:
+                self._print(reason)
+            elif not self._has_doubted:
+                self._has_doubted = True
+                self._print(f"{reason}; the job goes on: {doubted}")
             return None
         self._write(HANG, answer)
-        reason = f"no rank has printed anything for {silent} s: {verdict['text']}"
         self._print(reason)
         for note in verdict["notes"]:
             self._print(note)

@@ -7,6 +7,7 @@ import re
 import socket
 import struct
 from contextlib import suppress
+from typing import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,14 +34,19 @@ _DIGITS = 8
 _FILES = 4096
 
 
-class ProcessState:
+class ProcessState(NamedTuple):
     """One reading of a process."""
 
-    def __init__(
-        self, name: str, state: str, cpu_ms: int, switches: int, kernel_function: str, inner_pid: int
-    ) -> None:
-        self.name, self.state, self.cpu_ms = name, state, cpu_ms
-        self.switches, self.kernel_function, self.inner_pid = switches, kernel_function, inner_pid
+    name: str
+    state: str
+    cpu_ms: int
+    ended_ms: int
+    """Processor time of its children that have ended and been waited for."""
+    io: int
+    """Bytes that it has read and written; 0 where that cannot be read."""
+    switches: int
+    kernel_function: str
+    inner_pid: int
 
 
 def read_state(pid: int, proc: str = "/proc") -> ProcessState | None:
@@ -52,15 +58,19 @@ def read_state(pid: int, proc: str = "/proc") -> ProcessState | None:
     before, _, after = text.rpartition(")")
     fields = after.split()
     name = before.partition("(")[2]
-    cpu_ms = (int(fields[11]) + int(fields[12])) * 1000 // _TICKS
-    switches = inner_pid = 0
+    own, ended = ((int(fields[at]) + int(fields[at + 1])) * 1000 // _TICKS for at in (11, 13))
+    switches = inner_pid = io = 0
     for line in _try(f"{proc}/{pid}/status").splitlines():
         if line.startswith("voluntary_ctxt_switches:"):
             switches = int(line.split()[1])
         elif line.startswith("NSpid:"):
             inner_pid = int(line.split()[-1])
+    for line in _try(f"{proc}/{pid}/io").splitlines():
+        if line.startswith(("rchar:", "wchar:")):
+            io += int(line.split()[1])
     function = _try(f"{proc}/{pid}/wchan").strip()
-    return ProcessState(name, fields[0], cpu_ms, switches, "" if function == "0" else function, inner_pid)
+    function = "" if function == "0" else function
+    return ProcessState(name, fields[0], own, ended, io, switches, function, inner_pid)
 
 
 def started_at(pid: int, proc: str = "/proc") -> float:

@@ -65,6 +65,8 @@ class _Watched:
             "state": first.state,
             "kernel_function": first.kernel_function,
             "cpu_ms": 0,
+            "ended_ms": 0,
+            "io": 0,
             "switches": 0,
             "received": 0,
             "threads": [],
@@ -94,6 +96,7 @@ class _Watched:
             return
         facts, first = self.facts, self.first
         facts["cpu_ms"], facts["switches"] = last.cpu_ms - first.cpu_ms, last.switches - first.switches
+        facts["ended_ms"], facts["io"] = last.ended_ms - first.ended_ms, last.io - first.io
         if facts["state"] == "D" and last.state != "D":
             facts["state"] = last.state  # it was in the kernel for a moment
         sockets = sockets_of(self.pid) if stuck or received else set()

@@ -7,6 +7,7 @@ rank that is stopped is also missing from the collective that the others wait in
 from __future__ import annotations
 
 from launch.remote.hangs.looked_ranks import Rank, by_place, others, rank_of, shown
+from launch.remote.hangs.movement import computes, transfers
 from launch.remote.hangs.places import NOWHERE
 from launch.remote.hangs.stack_folding import format_ranks, ranks_of
 
@@ -301,13 +302,18 @@ def _mismatched(ranks: Sequence[Rank]) -> Verdict | None:
 
 
 def _compute(ranks: Sequence[Rank]) -> Verdict | None:
-    """Judge ranks of which none waits for another, and some are at different lines of their program."""
+    """Judge ranks of which none waits for another, and some work, or are at different lines of their
+    program."""
     moving = [rank for rank in ranks if len({(place.line, place.inside) for place in rank.places}) > 1]
+    what = "moved while they were looked at"
+    if not moving and not any(rank.place.operation for rank in ranks):
+        moving = [rank for rank in ranks if transfers(rank) or (computes(rank) and rank.place != NOWHERE)]
+        what = "compute, read or write"  # a program without a known stack may spin while it waits
     if not moving:
         return None
     text = (
         f"slow and not stuck: no rank waits in a collective that is known, and {len(moving)} of {len(ranks)} "
-        f"moved while they were looked at, such as {moving[0].name} in {moving[0].place.text}"
+        f"{what}, such as {moving[0].name} in {moving[0].place.text}"
     )
     return _verdict("slow", text)
 

@@ -241,6 +241,7 @@ class Attempt:
             return
         if self._barrier.is_complete:
             self._events.health.write(self._order.stream)
+            self._events.clocks.on_go(time.time_ns() // 1000)
             self._pool.send_go(self._barrier.open(now))
         elif self._barrier.is_hopeless(now):
             self._apply(Stop())
@@ -289,7 +290,7 @@ class Attempt:
             channel.wait(timing.SSH_LAST_WORDS_S)
             self._output.read_all(self._is_output_wanted)
             lines = last_lines(self._order.stream.tail(LAUNCHER, channel.node), 3)
-            why = "; ".join(lines) or why
+            why = "; ".join(lines) or (channel.login and channel.login.problem) or why
         self._apply(self._losses.on_lost(channel.node, why, time.monotonic()))
 
     def _lose(self, channel: Channel, why: str) -> None:

@@ -21,6 +21,7 @@ __all__ = ["cancel", "cancel_request", "cancelled_at", "end_upload", "release", 
 _POLL = 0.05
 _LONGEST_S = 365 * 24 * 3600.0
 """The longest grace that fab takes."""
+_MOST_RECORDS, _RECORD_BYTES = 1024, 4 << 20
 _REMOVED = "its records on the head were removed"
 
 
@@ -133,14 +134,15 @@ def cancel_request(folder: job_dir.Folder, own: float) -> tuple[float, str] | No
 def sweep(job: str, grace: float) -> SweepAnswer:
     """End every process of the job on this node: SIGTERM, SIGKILL after ``grace`` seconds.
 
-    Then kill its runners, which would hold its slots for ever where they are stopped; a runner that works
-    exits by itself. ``ended`` counts what has ended, ``left`` has the pids that SIGKILL did not end.
+    They are known by their environment and by the records of runners that were killed. Then kill its runners,
+    which would hold its slots for ever where they are stopped; a runner that works exits by itself. ``ended``
+    counts what has ended, ``left`` has the pids that SIGKILL did not end.
     """
     seen: set[int] = set()
     busy = time.monotonic()
     kill_at = busy + grace
     while True:
-        left, runners = processes.children_of_job(job), processes.runners_of_job(job)
+        left, runners = processes.children_of_job(job, _records(job)), processes.runners_of_job(job)
         now = time.monotonic()
         if left and now < kill_at:
             busy = now
@@ -159,6 +161,18 @@ def sweep(job: str, grace: float) -> SweepAnswer:
                 processes.kill(pid, processes.SIGTERM)
         seen.update(left)
         time.sleep(_POLL)
+
+
+def _records(job: str) -> list[bytes]:
+    """Return what the job's runners on this node have recorded of their descendants."""
+    folder, prefix = job_dir.Folder(job).path, f"{processes.DESCENT}{os.uname().nodename}."
+    records: list[bytes] = []
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            if name.startswith(prefix) and len(records) < _MOST_RECORDS:
+                with suppress(OSError):
+                    records.append(read_regular(os.path.join(folder, name), _RECORD_BYTES))
+    return records
 
 
 def _remove_containers(job: str) -> None:

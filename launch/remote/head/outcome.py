@@ -187,7 +187,7 @@ def judge(
 
 
 class Failures:
-    """Failed ranks, by the time at which they ended by their node's clock.
+    """Failed ranks, by the time at which their runners saw them end.
 
     Peers notice within milliseconds that a rank is gone, and their MPI ends them as well: the order of the
     reports means little, above all when several are read together. A rank's connections close before its

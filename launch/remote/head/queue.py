@@ -29,6 +29,7 @@ from launch.remote.base.ports import LAST_PORT, is_free
 from launch.remote.base.processes import identity, is_alive
 from launch.remote.base.records import Plan, QueueEntry, Reservation, Taken
 from launch.remote.head.runners.node_command import start_on_node
+from launch.remote.login import own_output
 from launch.remote.node.slots import move_aside, open_lock
 
 __all__ = [
@@ -322,7 +323,7 @@ class SlotQuery:
                 process.kill()
             output, _ = process.communicate()
             try:
-                found = json.loads(output)
+                found = json.loads(own_output(output))
             except (ValueError, RecursionError):
                 continue
             if found and _is_taken(found):

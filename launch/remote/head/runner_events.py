@@ -24,6 +24,7 @@ from launch.remote.head.outcome import Outcome
 from launch.remote.head.rank_states import RankStates
 from launch.remote.head.runners import frame_fields
 from launch.remote.head.runners.channel import DONE, REFUSED, Channel
+from launch.remote.head.runners.clocks import Clocks
 from launch.remote.head.runners.runner_pool import RunnerPool
 from launch.remote.head.shutdown import Shutdown, Stop
 from launch.remote.head.start_barrier import StartBarrier
@@ -61,6 +62,7 @@ class RunnerEvents:
         self._ranks, self._barrier, self._shutdown, self._losses = ranks, barrier, shutdown, losses
         self.health = HealthReport(order)
         self.hangs = HangWatch(order, pool, ranks)
+        self.clocks = Clocks()
         self.taken: Taken = {}
         """By node, the slots for which it refused the job, each with its holder."""
         self._samples: SampleRecorder | None = None
@@ -103,6 +105,7 @@ class RunnerEvents:
         elif kind == frames.STACKS:
             self.hangs.on_stacks(channel, fields)
         elif kind == frames.STARTED:
+            self.clocks.on_time(channel.node, fields["time_us"], time.time_ns() // 1000)
             self._ranks.started.update(channel.ranks)
             self.report_running()
         elif kind == frames.EVICTION:
@@ -177,14 +180,17 @@ class RunnerEvents:
             "stopped": stopped,
             "attempt": order.restarts,
         }
-        order.folder.append("exits.jsonl", {**record, "time": time.time()})
+        now_us = time.time_ns() // 1000
+        self.clocks.on_time(channel.node, fields["time_us"], now_us)
+        order.folder.append("exits.jsonl", {**record, "time": now_us / 1e6})
         order.folder.event("exit", **record)
         if stopped:
             self._losses.on_stopped(channel.node, now)
         elif status:
             failed = outcome.rank_failed(order.stream, rank, channel.node, name, status, fields["signal"])
             output = order.stream.tail(rank, channel.node)
-            self._shutdown.failures.add(fields["time_us"], failed, output, now)
+            ended_us = self.clocks.by_head(channel.node, fields["time_us"])
+            self._shutdown.failures.add(ended_us, failed, output, now)
         if order.plan["services"] and all(self._ranks.ended.get(user) == 0 for user in self._users):
             # parameter servers serve until they are ended
             return Stop(Outcome("SUCCEEDED", 0, ""))

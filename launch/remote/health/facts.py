@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from launch.remote.health.host import Host, read_host
 from launch.remote.health.ib_ports import Port, read_ports
 from launch.remote.health.kernel_log import KernelLog, read_kernel_log
-from launch.remote.health.nvml import Driver, read_driver
+from launch.remote.health.nvml import Driver, ask_driver
 from launch.remote.health.pci import PciGpu, read_pci_gpus
 
 TYPE_CHECKING = False
@@ -40,11 +40,6 @@ def read_facts(promise: Promise) -> Facts:
     gpus = read_pci_gpus()
     is_nvidia = promise.get("vendor") == "nvidia" or any(gpu.vendor == "nvidia" for gpu in gpus)
     host = read_host(promise.get("topology", ""), fabric_manager=bool(promise.get("fabric_manager")))
-    return Facts(
-        promise,
-        gpus,
-        read_driver() if is_nvidia else None,
-        read_kernel_log() if is_nvidia else None,
-        read_ports(),
-        host=host,
-    )
+    log, ports = read_kernel_log() if is_nvidia else None, read_ports()
+    driver = ask_driver() if is_nvidia else None  # last: whatever else is late is not taken for the driver
+    return Facts(promise, gpus, driver, log, ports, host=host)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "HARMLESS_XIDS",
     "HOTTEST_C",
+    "hanging",
     "hot",
     "lost",
     "missing",
@@ -25,6 +26,7 @@ __all__ = [
     "remap_pending",
     "slowed",
     "uncorrected",
+    "unread_driver",
     "unread_log",
     "without_driver",
     "xids",
@@ -58,7 +60,7 @@ def missing(facts: Facts) -> Found:
 def without_driver(facts: Facts) -> Found:
     """GPUs on the PCI bus for which the driver does not answer."""
     on_bus = [gpu.address for gpu in facts.pci_gpus if gpu.vendor == "nvidia"]
-    if facts.driver is None:
+    if facts.driver is None or facts.driver.hangs or facts.driver.unread:
         return
     if facts.driver.problem:
         yield "NVIDIA driver", facts.driver.problem
@@ -70,6 +72,18 @@ def without_driver(facts: Facts) -> Found:
         if address not in known:
             counts = f"{len(on_bus)} GPUs on the PCI bus, {len(known)} known to the driver"
             yield f"GPU at {address}", counts
+
+
+def hanging(facts: Facts) -> Found:
+    """A driver that was asked and did not answer in time."""
+    if facts.driver and facts.driver.hangs:
+        yield "NVML", facts.driver.hangs
+
+
+def unread_driver(facts: Facts) -> Found:
+    """A driver that could not be asked."""
+    if facts.driver and facts.driver.unread:
+        yield "NVML", facts.driver.unread
 
 
 def lost(facts: Facts) -> Found:

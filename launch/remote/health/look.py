@@ -28,7 +28,8 @@ def look(promise: Promise) -> Look:
     facts = dataclasses.replace(facts, growth={port.name: readings.growth(now, port) for port in facts.ports})
     if facts.ports and readings.add(now, facts.ports):
         keep_readings(readings)
-    answering = [gpu for gpu in facts.driver.gpus if not gpu.error] if facts.driver else None
+    is_known = facts.driver is not None and not facts.driver.unread
+    answering = [gpu for gpu in facts.driver.gpus if not gpu.error] if facts.driver and is_known else None
     return {
         "findings": list(findings(facts)),
         "gpus": -1 if answering is None else len(answering),

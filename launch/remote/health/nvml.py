@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+import json
+import os
+import select
+import signal
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import NoReturn
 
-from launch.remote.health.nvml_library import SUCCESS, Nvml, NvmlError
+from launch.remote.base import timing
+from launch.remote.health.nvml_library import LIBRARY, SUCCESS, Nvml, NvmlError
 
-__all__ = ["Driver", "Gpu", "read_driver"]
+__all__ = ["Driver", "Gpu", "ask_driver", "read_driver"]
+
+_LOADED = b"\n"
 
 _UNCORRECTED, _VOLATILE = 1, 0
 """NVML_MEMORY_ERROR_TYPE_UNCORRECTED: double-bit errors; NVML_VOLATILE_ECC: since the driver was loaded."""
@@ -57,6 +67,8 @@ class Gpu:
     drain and a reset."""
     clock_events: int | None = None
     """Reasons for slower clocks, one bit each."""
+    memory_use: int | None = None
+    """Percentage of time in which its memory was read or written."""
     persistence: bool | None = None
     temperature_c: int | None = None
 
@@ -67,6 +79,58 @@ class Driver:
 
     gpus: tuple[Gpu, ...] = ()
     problem: str = ""
+    hangs: str = ""
+    """That NVML, once loaded, did not answer in time; empty where it did."""
+    unread: str = ""
+    """Why nothing is known of the driver; empty where something is."""
+
+
+def ask_driver(seconds: float = timing.NVML_S, library: str = "") -> Driver:
+    """Return what the driver says of all GPUs to a process of its own, which may hang in it for ever."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        _answer(writing, library)
+    os.close(writing)
+    data, chunk, until = b"", b"", time.monotonic() + seconds
+    while select.select([reading], [], [], max(0.0, until - time.monotonic()))[0]:
+        chunk = os.read(reading, 1 << 16)
+        data += chunk
+        if not chunk:
+            break
+    else:
+        os.close(reading)
+        os.kill(pid, signal.SIGKILL)  # it is not waited for: it may hang in the kernel
+        late = f"no answer within {seconds:g} s"
+        return (
+            Driver(hangs=late)
+            if data
+            else Driver(unread=f"{library or LIBRARY}: not loaded in {seconds:g} s")
+        )
+    os.close(reading)
+    _, status = os.waitpid(pid, 0)
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return Driver(
+            unread=f"the process that queried NVML ended with status {status:#x}, without an answer"
+        )
+    return Driver(**{**found, "gpus": tuple(Gpu(**gpu) for gpu in found["gpus"])})
+
+
+def _answer(pipe: int, library: str) -> NoReturn:
+    """Write to the pipe that the library is loaded, then what the driver says, and end."""
+    try:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for standard in range(3):
+            os.dup2(nothing, standard)  # whoever reads the output of the look does not wait for this process
+        with suppress(OSError):
+            ctypes.CDLL(library or LIBRARY)
+        os.write(pipe, _LOADED)
+        with open(pipe, "w", encoding="ascii") as stream:
+            json.dump(asdict(read_driver(library)), stream)
+    finally:
+        os._exit(0)
 
 
 def read_driver(library: str = "") -> Driver:
@@ -95,6 +159,7 @@ def _read_gpu(nvml: Nvml, index: int) -> Gpu:
     recovery = _FieldValue(fieldId=_RECOVERY_ACTION)
     knows_recovery = queries.call("nvmlDeviceGetFieldValues", ctypes.c_int(1), ctypes.byref(recovery))
     kinds = ctypes.c_int(_UNCORRECTED), ctypes.c_int(_VOLATILE)
+    used = queries.utilization()
     persistence = queries.ask("nvmlDeviceGetPersistenceMode", ctypes.c_int())
     return Gpu(
         index,
@@ -104,6 +169,7 @@ def _read_gpu(nvml: Nvml, index: int) -> Gpu:
         remap_failed=bool(remaps[3].value) if knows_remaps else None,
         recovery=recovery.value[0] if knows_recovery and recovery.nvmlReturn == SUCCESS else None,
         clock_events=queries.clock_events(),
+        memory_use=used[1] if used else None,
         persistence=None if persistence is None else bool(persistence),
         temperature_c=queries.ask("nvmlDeviceGetTemperature", ctypes.c_uint(), ctypes.c_int(0)),
         error=queries.error,

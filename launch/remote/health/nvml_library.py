@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 
-__all__ = ["SUCCESS", "GpuQueries", "Nvml", "NvmlError"]
+__all__ = ["LIBRARY", "SUCCESS", "GpuQueries", "Nvml", "NvmlError"]
 
-_LIBRARY = "libnvidia-ml.so.1"
+LIBRARY = "libnvidia-ml.so.1"
 SUCCESS = 0
 _ERRORS = {
     4: "NO_PERMISSION",
@@ -23,6 +23,10 @@ _UNKNOWN = (2, 3, 13)
 FUNCTION_NOT_FOUND. Any other is a GPU that does not answer."""
 
 
+class _Utilization(ctypes.Structure):
+    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
+
+
 class NvmlError(Exception):
     """The library could not be loaded, or refused a call."""
 
@@ -32,7 +36,7 @@ class Nvml:
 
     def __init__(self, library: str = "") -> None:
         try:
-            self._calls = ctypes.CDLL(library or _LIBRARY)
+            self._calls = ctypes.CDLL(library or LIBRARY)
         except OSError as error:
             raise NvmlError(str(error)) from None
         self._check("nvmlInit_v2: ", self._calls.nvmlInit_v2())
@@ -83,6 +87,12 @@ class GpuQueries:
     ) -> int | None:
         """Return the number that the function stores into its last argument; None where it fails."""
         return int(result.value) if self.call(function, *arguments, ctypes.byref(result)) else None
+
+    def utilization(self) -> tuple[int, int] | None:
+        """Return the percentages of time in which a kernel ran, and in which memory was read or written."""
+        used = _Utilization()
+        known = self.call("nvmlDeviceGetUtilizationRates", ctypes.byref(used))
+        return (int(used.gpu), int(used.memory)) if known else None
 
     def clock_events(self) -> int | None:
         """Return the reasons for slower clocks, one bit each (``nvmlClocksEventReason*``)."""

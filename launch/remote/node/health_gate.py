@@ -16,12 +16,19 @@ if TYPE_CHECKING:
     from launch.remote.base.health_records import Finding, Findings, Look
     from launch.remote.base.payloads import RunnerSpec
 
-__all__ = ["check", "finding_text", "read_look", "refusals", "without_infiniband"]
+__all__ = ["NotLooked", "check", "finding_text", "read_look", "refusals", "without_infiniband"]
 
 _MAIN = os.path.dirname(os.path.dirname(__file__)) + "/__main__.py"
 _LONGEST = 1000
 """Characters of a failed look's last line."""
+_UNLOOKED = "look"
+_NOTHING_KNOWN = (_UNLOOKED, "gpu-unread")
+"""Rules by which nothing is known of a node or of its GPUs: no rank starts there, and it is not sick."""
 _ANYWAY = "`--health warn` starts the job anyway"
+
+
+class NotLooked(Exception):
+    """A look that ended without findings: nothing is known of the node."""
 
 
 def check(
@@ -33,8 +40,11 @@ def check(
     unless they are only to be shown."""
     promise = os.fsdecode(frames.pack(spec["health"]["promise"]))
     argv = [sys.executable or "python3", "-I", "-S", _MAIN, "look", promise]
-    looked = read_look(*run(argv, timing.LOOK_S))
-    found = without_infiniband(looked["findings"], {**os.environ, **spec["user_env"]})
+    try:
+        looked = read_look(*run(argv, timing.LOOK_S))["findings"]
+    except NotLooked as error:
+        looked = [_not_looked(str(error))]
+    found = without_infiniband(looked, {**os.environ, **spec["user_env"]})
     if found:
         send(frames.HEALTH, {"findings": found})
     reasons = refusals(found)
@@ -43,7 +53,7 @@ def check(
 
 
 def read_look(status: int | None, output: bytes) -> Look:
-    """Return what the command printed; where it printed nothing, a finding about the command itself.
+    """Return what the command printed. Raise :class:`NotLooked` where those are no findings.
 
     ``status`` is None for a command that did not end in time.
     """
@@ -53,17 +63,24 @@ def read_look(status: int | None, output: bytes) -> Look:
             if all(_is_finding(one) for one in found["findings"]):
                 return {"findings": found["findings"], "gpus": found["gpus"], "ports": found["ports"]}
     last = output.decode("utf-8", "replace").strip().split("\n")[-1][:_LONGEST]
-    late = f"no answer within {timing.LOOK_S:g} s"
-    finding: Finding = {
-        "rule": "look",
-        "level": "error",
+    if status is None:
+        raise NotLooked(f"late: no findings within {timing.LOOK_S:g} s, as on a node that is busy")
+    words = f"no findings, and exit status {status}"
+    raise NotLooked(
+        f"{words}: {last}" if last else f"{words}; the node's python3 or a start-up file may fail"
+    )
+
+
+def _not_looked(why: str) -> Finding:
+    return {
+        "rule": _UNLOOKED,
+        "level": "unknown",
         "subject": "look at the node",
-        "measured": late if status is None else last or f"exit status {status}",
+        "measured": why,
         "expected": "findings within 2 s",
-        "source": "NVML, which hangs with some faults of GPUs",
-        "remedy": "reboot the node; if it comes back, `fab replace` it",
+        "source": "measured on idle nodes",
+        "remedy": "nothing is known of the node's devices; `fab check` looks again",
     }
-    return {"findings": [finding], "gpus": -1, "ports": []}
 
 
 def _is_finding(one: object) -> bool:
@@ -89,6 +106,6 @@ def finding_text(one: Finding) -> str:
 
 
 def refusals(found: list[Finding]) -> list[str]:
-    """Return the reasons not to start ranks on this node; none without errors."""
-    reasons = [finding_text(one) for one in found if one["level"] == "error"]
+    """Return the reasons not to start ranks on this node: errors, and that nothing is known of it."""
+    reasons = [finding_text(one) for one in found if one["level"] == "error" or one["rule"] in _NOTHING_KNOWN]
     return [*reasons, _ANYWAY] if reasons else []

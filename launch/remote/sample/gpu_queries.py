@@ -16,10 +16,6 @@ __all__ = ["gpu_samples", "main"]
 _UNKNOWN = -1
 
 
-class _Utilization(ctypes.Structure):
-    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
-
-
 class _Memory(ctypes.Structure):
     _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
 
@@ -48,13 +44,12 @@ def gpu_samples(library: str = "") -> Iterator[list[GpuSample]]:
 
 
 def _read(index: int, gpu: GpuQueries) -> GpuSample:
-    used, memory = _Utilization(), _Memory()
-    knows_use = gpu.call("nvmlDeviceGetUtilizationRates", ctypes.byref(used))
+    used, memory = gpu.utilization(), _Memory()
     knows_memory = gpu.call("nvmlDeviceGetMemoryInfo", ctypes.byref(memory))
     power, events = gpu.ask("nvmlDeviceGetPowerUsage", ctypes.c_uint()), gpu.clock_events()
     return {
         "index": index,
-        "utilisation": cast(int, used.gpu) if knows_use else _UNKNOWN,
+        "utilisation": used[0] if used else _UNKNOWN,
         "memory_used": cast(int, memory.used) if knows_memory else _UNKNOWN,
         "memory_total": cast(int, memory.total) if knows_memory else _UNKNOWN,
         "power_mw": _UNKNOWN if power is None else power,

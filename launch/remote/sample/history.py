@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 
-from launch.remote.sample.live_samples import finite
+from launch.remote.lines.line_patterns import MOST_FORMS, line_form
+from launch.remote.sample.live_samples import MOST_METRICS, finite
 from launch.remote.sample.step_count import StepCount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from launch.remote.sample.sample_records import AttemptSteps, History, NodeSample, RankSample, Sample
+    from launch.remote.sample.sample_records import (
+        AttemptSteps,
+        History,
+        MetricLine,
+        NodeSample,
+        RankSample,
+        Sample,
+    )
 
 __all__ = ["INTERVALS", "INTERVAL_S", "HistoryRecorder"]
 
@@ -79,6 +87,8 @@ class HistoryRecorder:
         self._nodes: dict[str, dict[str, _Series]] = {}
         self._attempts: list[AttemptSteps] = []
         self._checkpoints: dict[int, tuple[int, float]] = {}
+        self._lines: dict[str, dict[str, MetricLine]] = {}
+        """By metric and form."""
         if before is not None:
             self._go_on(before)
         self._steps: AttemptSteps = {
@@ -102,6 +112,8 @@ class HistoryRecorder:
     def _go_on(self, before: History) -> None:
         self._start, self._interval = before["start"], before["interval_s"]
         self._attempts = list(before["attempts"])
+        for line in before.get("lines", []):
+            self._add_line(line)
         lengths = {len(values) for its in before["nodes"].values() for values in its.values()}
         if len(lengths) > 1 or not self._interval > 0:
             raise ValueError("series of several lengths")
@@ -124,11 +136,23 @@ class HistoryRecorder:
         for name, number in numbers.items():
             if number is not None and (f"metric:{name}" in series or len(series) < _SERIES):
                 self._series(node, f"metric:{name}").add(number)
+        for name, line in rank["lines"].items():
+            value = numbers.get(name)
+            if value is not None:
+                self._add_line(
+                    {"metric": name, "value": value, "node": node, "rank": rank["rank"], "line": line}
+                )
         step, seconds = numbers.get("step"), numbers.get("checkpoint_s")
         if step is not None:
             self._step_count.add(rank["rank"], step, numbers.get("epoch"), now)
         if seconds is not None:
             self._add_checkpoint(rank["rank"], seconds)
+
+    def _add_line(self, line: MetricLine) -> None:
+        if line["metric"] in self._lines or len(self._lines) < MOST_METRICS:
+            forms = self._lines.setdefault(line["metric"], {})
+            if len(forms) < MOST_FORMS:
+                forms.setdefault(line_form(line["line"]), line)
 
     def _add_checkpoint(self, rank: int, seconds: float) -> None:
         count, before = self._checkpoints.get(rank, (0, 0.0))
@@ -181,8 +205,11 @@ class HistoryRecorder:
             + "}"
             for node, its in self._nodes.items()
         )
+        lines = json.dumps([line for forms in self._lines.values() for line in forms.values()])
         head = f'"start":{self._start!r},"interval_s":{self._interval!r}'
-        return f'{{{head},"nodes":{{{nodes}}},"attempts":{json.dumps(self._attempts)}}}'.encode()
+        return (
+            f'{{{head},"nodes":{{{nodes}}},"attempts":{json.dumps(self._attempts)},"lines":{lines}}}'.encode()
+        )
 
 
 def _figures(sample: NodeSample) -> Iterator[tuple[str, float]]:

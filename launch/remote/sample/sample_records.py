@@ -20,6 +20,7 @@ __all__ = [
     "Live",
     "LiveNode",
     "LiveRank",
+    "MetricLine",
     "NodeSample",
     "NodeSeries",
     "RankSample",
@@ -78,6 +79,8 @@ class RankSample(TypedDict):
     """Since its last output, or since its start."""
     metrics: dict[str, str]
     """By name, the last number that the metric's pattern found in its lines; only what is new."""
+    lines: dict[str, str]
+    """By metric, the line that it was found in; only where no line of its form was sent before."""
 
 
 class Sample(TypedDict):
@@ -118,6 +121,16 @@ class Live(TypedDict):
     """0 for the job's first launch."""
     nodes: dict[NodeName, LiveNode]
     ranks: dict[RankKey, LiveRank]
+
+
+class MetricLine(TypedDict):
+    """A line that a metric was read from."""
+
+    metric: str
+    value: float
+    node: NodeName
+    rank: Rank
+    line: str
 
 
 class AttemptSteps(TypedDict):
@@ -172,7 +185,7 @@ class SampleReport(TypedDict):
     """The head's time."""
 
 
-class History(TypedDict):
+class _History(TypedDict):
     """history.json: the job's course in at most 240 intervals; once these are full, each two become one."""
 
     start: UnixTime
@@ -180,3 +193,10 @@ class History(TypedDict):
     interval_s: Seconds
     nodes: dict[NodeName, NodeSeries]
     attempts: list[AttemptSteps]
+
+
+class History(_History, total=False):
+    """The job's course."""
+
+    lines: list[MetricLine]
+    """A few for each metric, each of another form. Older node code has none."""

@@ -7,8 +7,8 @@ import sys
 
 from launch.remote.base import timing
 from launch.remote.health.sysfs import has_nvidia_driver
+from launch.remote.lines.line_patterns import LineReader, PatternSearch
 from launch.remote.sample.gpu_stats import GpuFeed
-from launch.remote.sample.line_patterns import LineReader, PatternSearch
 from launch.remote.sample.node_stats import NodeStats
 from launch.remote.sample.process_stats import ProcessStats
 
@@ -55,6 +55,7 @@ class Sampler:
                 "memory": figures[rank][1],
                 "silent_ms": max(0, int(1000 * (now - output.last))),
                 "metrics": metrics.get(rank, {}),
+                "lines": self._search.take_lines(rank),
             }
             for rank, output in outputs.items()
         ]
@@ -83,6 +84,7 @@ class Sampler:
             "memory": 0,
             "silent_ms": silent_ms,
             "metrics": found,
+            "lines": self._search.take_lines(rank),
         }
         return {"node": [], "ranks": [ended]}
 

@@ -39,6 +39,7 @@ def history(folder: str) -> History | None:
 
 def _is_course(found: dict[str, object]) -> bool:
     nodes, attempts, interval_s = found["nodes"], found["attempts"], found["interval_s"]
+    lines = found.get("lines", [])
     return (
         _is_number(found["start"])
         and _is_number(interval_s)
@@ -47,6 +48,17 @@ def _is_course(found: dict[str, object]) -> bool:
         and all(isinstance(its, dict) and all(map(_is_series, its.values())) for its in nodes.values())
         and isinstance(attempts, list)
         and all(map(_is_launch, attempts))
+        and isinstance(lines, list)
+        and all(map(_is_line, lines))
+    )
+
+
+def _is_line(one: object) -> bool:
+    return (
+        isinstance(one, dict)
+        and all(isinstance(one.get(name), str) for name in ("metric", "node", "line"))
+        and isinstance(one.get("rank"), int)
+        and _is_number(one.get("value"))
     )
 
 

@@ -22,6 +22,7 @@ from typing import BinaryIO
 from launch.remote.base import timing
 from launch.remote.base.messages import unexplained_end
 from launch.remote.base.names import runs
+from launch.remote.login import marked
 from launch.remote.store.push_messages import PushHeader, PushMessage, Tree
 from launch.remote.store.tls import Line, dial
 
@@ -121,7 +122,7 @@ class Branch:
         self._tail = b""
         command = "python3 -c " + shlex.quote(BOOT)
         self._ssh = subprocess.Popen(
-            [*call.ssh, self.address, command],
+            [*call.ssh, self.address, marked(command)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

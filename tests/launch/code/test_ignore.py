@@ -143,3 +143,47 @@ def test_an_ignore_file_that_is_too_long_is_refused_by_name(tmp_path: Path, name
         InputError, match=rf"{re.escape(str(tmp_path / folder / name))}.* larger than 256 KiB"
     ):
         plan_snapshot(tmp_path)
+
+
+ABOVE = {
+    "by name": {"": "*.pt\n.env\n"},
+    "by path": {"": "/work/src/secrets/\nsrc/*.pt\nwork/**/.env\n"},
+    "deeper wins": {"": "*.pt\n.env", "work": "!*.pt\n", "work/src": "keep.pt\n"},
+    "two levels": {"": "*.pt", "work": "src/.env\n/secrets\n"},
+}
+
+
+@pytest.mark.parametrize("ignores", ABOVE.values(), ids=ABOVE)
+def test_ignore_files_above_a_folder_of_a_repository_count_as_in_git(
+    tmp_path: Path, ignores: dict[str, str]
+) -> None:
+    inside = ["a.py", "a.pt", "keep.pt", ".env", "secrets/key", "deep/.env", "deep/a.pt", "deep/a.py"]
+    lay_out(tmp_path, [f"work/src/{name}" for name in inside], ignores, ".gitignore")
+    listed = {name.removeprefix("work/src/") for name in git_says(tmp_path) if name.startswith("work/src/")}
+    assert we_say(tmp_path / "work/src") == listed
+    (tmp_path / "link").symlink_to("work/src")
+    assert we_say(tmp_path / "link") == listed
+
+
+def test_no_file_outside_of_the_folders_own_repository_counts(tmp_path: Path) -> None:
+    lay_out(tmp_path, ["lone/a.pt", "repository/.git/HEAD", "repository/a.pt"], {"": "*.pt\n"}, ".gitignore")
+    assert we_say(tmp_path / "lone") == we_say(tmp_path / "repository") == {"a.pt"}
+
+
+def test_a_folder_that_is_ignored_itself_is_pushed_where_it_is_named(tmp_path: Path) -> None:
+    lay_out(tmp_path, [".git/HEAD", "build/a.py", "build/a.pt"], {"": "/build/\n*.pt\n"}, ".gitignore")
+    assert we_say(tmp_path / "build") == {"a.py"}
+
+
+def test_ranklift_ignore_above_counts_and_azure_mls_does_not(tmp_path: Path) -> None:
+    lay_out(tmp_path, [".git/HEAD", "src/a.pt", "src/b.pt"], {"": "*.pt\n"}, ".gitignore")
+    (tmp_path / ".ranklift-ignore").write_text("!b.pt\n")
+    (tmp_path / ".amlignore").write_text("")
+    assert we_say(tmp_path / "src") == {"b.pt"}
+
+
+def test_an_ignore_file_above_that_leads_out_of_the_repository_is_refused(tmp_path: Path) -> None:
+    lay_out(tmp_path, ["other", "top/.git/HEAD", "top/src/a.py"], {}, "")
+    (tmp_path / "top/.gitignore").symlink_to(tmp_path / "other")
+    with pytest.raises(InputError, match=r"links that leave it.*top/\.gitignore -> "):
+        plan_snapshot(tmp_path / "top/src")

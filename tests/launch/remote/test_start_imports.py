@@ -36,7 +36,7 @@ def imported_by(code: str) -> set[str]:
 
 
 def sampling(imported: set[str]) -> set[str]:
-    return {name for name in imported if name.startswith("launch.remote.sample")}
+    return {name for name in imported if name.startswith(("launch.remote.sample", "launch.remote.lines"))}
 
 
 def test_a_submitted_job_waits_for_no_import_that_its_start_does_not_need() -> None:

@@ -125,6 +125,10 @@ def history(**fields: Any) -> History:
             attempt(0, (0, 99), (16, 66), checkpoints=1, checkpoint_s=2.0),
             attempt(1, (60, 239), (81, 191), checkpoints=4, checkpoint_s=8.0),
         ],
+        "lines": [
+            {"metric": metric, "value": value, "node": NODES[0], "rank": 0, "line": "step 12 samples/s 92.0"}
+            for metric, value in (("step", 12.0), ("samples_per_s", 92.0))
+        ],
     }
     return {**made, **fields}  # type: ignore[typeddict-item]
 

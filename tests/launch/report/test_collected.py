@@ -9,6 +9,7 @@ import pytest
 
 from launch.errors import InputError
 from launch.report.collected import collected_facts
+from launch.report.facts import read_lines
 from launch.report.summary import summary
 from tests.launch.remote.sample_records import sample_plan, sample_state
 from tests.launch.report.sample_job import EVENTS, START, facts, history
@@ -76,6 +77,10 @@ def test_damaged_records_are_refused(folder: Path, name: str, text: str) -> None
         {"start": float("nan")},
         {"attempts": [{}]},
         {"attempts": 1},
+        {"lines": {}},
+        {"lines": [{**history()["lines"][0], "line": 5}]},
+        {"lines": [{**history()["lines"][0], "value": None}]},
+        {"lines": [{**history()["lines"][0], "rank": 1.5}]},
     ],
     ids=str,
 )
@@ -85,6 +90,13 @@ def test_a_damaged_course_is_refused_by_its_name_and_is_not_taken_for_none(
     (folder / "history.json").write_text(json.dumps({**history(), **damaged}))
     with pytest.raises(InputError, match=r"has a damaged history\.json; remove that file"):
         collected_facts(folder)
+
+
+def test_a_course_of_older_node_code_has_no_lines(folder: Path) -> None:
+    older = history()
+    del older["lines"]
+    (folder / "history.json").write_text(json.dumps(older))
+    assert read_lines(collected_facts(folder)) == ()
 
 
 @pytest.mark.parametrize(

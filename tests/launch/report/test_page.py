@@ -69,6 +69,7 @@ def test_every_tag_is_closed() -> None:
 
 
 def test_no_text_of_a_job_becomes_markup() -> None:
+    line = {**history()["lines"][0], "metric": EVIL, "node": EVIL, "line": EVIL}
     events = (
         phase("end", 0, 5, verdict=EVIL),
         Happening(at(1), "failure", {"rank": 1, "node": EVIL, "status": EVIL, "last_lines": [EVIL]}),
@@ -86,7 +87,7 @@ def test_no_text_of_a_job_becomes_markup() -> None:
         ),
     )
     evil = facts(
-        sampled=history(nodes={EVIL: series(1.0, 0.5)}),
+        sampled=history(nodes={EVIL: series(1.0, 0.5)}, lines=[line]),
         flags=(EVIL,),
         events=events,
         **{

@@ -73,6 +73,13 @@ class TestWhatComes:
             *("exits", "logs", "outputs", SUMS),
         }
 
+    @pytest.mark.parametrize("prints", ["echo Welcome", "printf Welcome", "seq 100000"])
+    def test_what_logins_print_is_none_of_it(self, cluster: Cluster, prints: str) -> None:
+        for name in NAMES:
+            (cluster.nodes / name / ".profile").write_text(prints)
+        assert cluster.collect().is_complete
+        assert cluster.files() == cluster.expected(*NAMES)
+
     def test_values_of_user_variables_stay_on_the_head_and_their_names_come(self, cluster: Cluster) -> None:
         plan = json.loads(cluster.at(HEAD, "job.json").read_bytes())
         plan["user_env"] = {"WANDB_API_KEY": "s3cret", "LR": "s3cret too"}

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from launch.errors import InputError
-from launch.scaling.metric_numbers import NoThroughput
+from launch.scaling.metric_numbers import NoThroughput, SourceLine
+from launch.scaling.scaling_page import page
 from launch.scaling.scaling_plan import Run
 from launch.scaling.scaling_study import FailedRun, continued, read_study, study_record
-from launch.scaling.scaling_table import csv_text, result_record
+from launch.scaling.scaling_table import csv_text, result_record, sources
 from launch.scaling.scaling_verdict import analyse
 from tests.launch.scaling.studies import PLAN, SUBJECT, study
 
@@ -38,7 +39,9 @@ def changed(path: str, value: Any) -> str:
     "text",
     [
         *("", "[]", "{}", "null", '{"version": 1}', "[" * 100_000),
-        changed("version", 2),
+        changed("version", 1),
+        changed("runs.0.figures.sources", [{"figure": "5", "line": "", "count": 1}]),
+        changed("runs.0.figures.is_total", 1),
         changed("plan.counts", "1,2"),
         changed("plan.repeats", "3"),
         changed("plan.warm_up", -1),
@@ -97,6 +100,25 @@ def test_a_run_without_throughput_is_named() -> None:
     late = replace(MEASURED, plan=replace(MEASURED.plan, warm_up=1))
     with pytest.raises(NoThroughput, match=r"^job train-1-0, repeat 1 on 1 node: no rank printed more"):
         late.samples()
+
+
+def test_an_earlier_version_is_named() -> None:
+    with pytest.raises(InputError, match=r"^scaling\.json = 1: is not of version 2; take another --output"):
+        read_study('{"version": 1}')
+
+
+def test_lines_that_figures_were_read_from_are_named_once_for_all_runs() -> None:
+    line = SourceLine(1000.0, "step 1 loss 0.5 samples/s 1000\x07", 4)
+    other = SourceLine(2000.0, "step 9 loss 0.1 samples/s 2000", 8)
+    first, second, *rest = MEASURED.runs
+    runs = [
+        replace(run, figures=replace(run.figures, sources=(source,)))
+        for run, source in ((first, line), (second, other))
+    ]
+    made = replace(MEASURED, runs=(*runs, *rest))
+    assert read_study(json.dumps(study_record(made))) == made
+    assert sources(made) == ["1000 in 12 lines like: step 1 loss 0.5 samples/s 1000^G"]
+    assert sources(made)[0] in page(made, analyse(made))
 
 
 def test_csv_has_a_line_for_each_run() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -14,7 +15,8 @@ import pytest
 
 from launch.client.cancel import end_supervisor, sweep_node
 from launch.job.spec import Kind
-from tests.launch.standin import Nodes, Started, left_of, lines, open_mpi, shell, start, states, until
+from launch.remote.base.processes import start_time
+from tests.launch.standin import REMOTE, Nodes, Started, left_of, lines, open_mpi, shell, start, states, until
 from tests.launch.whole_jobs.test_restarting import mpirun_of, runner_of
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("nothing_runs_on")]
@@ -296,3 +298,52 @@ class TestWhereNothingCanBeWritten:
         assert "node000002: " in state.reason
         assert " cannot be written: Not a directory" in state.reason
         assert not list(nodes.folder.glob("node*/ran"))
+
+
+@pytest.mark.parametrize(("node", "seconds"), [(1, 2.0), (0, -2.0), (2, 3600.0)])
+def test_the_first_rank_to_fail_is_named_whatever_its_nodes_clock_shows(
+    nodes: Nodes, node: int, seconds: float
+) -> None:
+    remote = nodes.folder / f"node00000{node}/.ranklift/remote/hash"
+    remote.unlink()
+    shutil.copytree(REMOTE, remote, ignore=shutil.ignore_patterns("__pycache__"))
+    loop = remote / "node/loop.py"
+    loop.write_text(loop.read_text().replace("time.time()", f"(time.time() + {seconds})"))
+    failed = nodes.folder / "failed"
+    job = up(
+        nodes,
+        f'echo up; until [ -e {nodes.folder}/go ]; do sleep 0.01; done; [ "$RANK" = 1 ] && touch {failed} '
+        f"&& exit 7; until [ -e {failed} ]; do sleep 0.01; done; sleep 0.02; exit 9",
+    )
+    (nodes.folder / "go").touch()
+    state = job.end()
+    assert (state.exit_status, state.failure and state.failure.rank) == (7, 1)
+
+
+@KINDS
+def test_what_ranks_have_started_ends_although_their_runner_and_its_guardians_were_killed(
+    nodes: Nodes, kind: Kind
+) -> None:
+    pid = nodes.folder / "pid"
+    started = up(
+        nodes, f'[ "$RANK" != 1 ] || env -i setsid sh -c "echo \\$\\$ >{pid}; sleep 300" & {WAIT}', kind
+    )
+    until(lambda: pid.exists() and pid.read_text().strip())
+    folder = nodes.folder / "node000001/.ranklift/jobs" / started.job
+    word = pid.read_text().strip().encode()
+    until(lambda: any(word in one.read_bytes().split() for one in folder.glob("descent.*")))
+    chain = [runner_of(nodes, 1, started.job)]
+    words = Path(f"/proc/{chain[0]}/cmdline").read_bytes()
+    while Path(f"/proc/{parent(chain[-1])}/cmdline").read_bytes() == words:
+        chain.append(parent(chain[-1]))
+    for one in reversed(chain):
+        os.kill(one, signal.SIGKILL)
+    assert started.end().state == "FAILED"
+    until(lambda: not start_time(int(pid.read_text())))
+    until(lambda: not left_of(started.job))
+
+
+def test_a_job_that_has_ended_leaves_no_record_of_its_processes(nodes: Nodes) -> None:
+    state, _ = nodes.run(shell("sleep 0.5"))
+    assert state.state == "SUCCEEDED"
+    assert not list(nodes.folder.glob("*/.ranklift/jobs/*/descent.*"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
 import time
@@ -15,11 +16,12 @@ import pytest
 
 from launch.client import submit
 from launch.client.debug import debug_job
+from launch.client.events import LogLine
 from launch.job.spec import JobSpec
 from launch.remote.base import timing
 from launch.remote.node import torch_build
 from tests.launch.fake_recorder import LINE, write_fake
-from tests.launch.standin import REMOTE, Nodes, shell, until
+from tests.launch.standin import REMOTE, Nodes, Started, shell, until
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.usefixtures("nothing_runs_on")]
 
@@ -168,3 +170,25 @@ def mkfifo(*_, **__):
     raise PermissionError(1, "Operation not permitted")
 os.mkfifo = mkfifo
 """
+
+
+COMPUTES = {
+    "in one line": "sum(range(1 << 50))",
+    "in a program": "subprocess.run(['sh', '-c', 'while :; do :; done'])",
+    "without Python": "os.execvp('sh', ['sh', '-c', 'while :; do :; done'])",
+}
+
+
+@pytest.mark.parametrize("how", COMPUTES)
+def test_a_job_that_computes_in_silence_goes_on(nodes: Nodes, how: str) -> None:
+    (nodes.bin / "py-spy").symlink_to(Path(sys.executable).parent / "py-spy")
+    line = shlex.join(["exec", sys.executable, "-c", f"import os, subprocess; {COMPUTES[how]}"])
+    started = Started(nodes, shell(line, hang_after_s=2.0))
+
+    def printed() -> str:
+        return b"".join(one.data for one in started.events if isinstance(one, LogLine)).decode()
+
+    until(lambda: "no rank has printed anything for " in printed(), 60)
+    assert ("the job goes on" if how == "without Python" else "slow and not stuck") in printed()
+    nodes.cancel(started.job)
+    assert started.end().state == "CANCELLED"

@@ -101,6 +101,9 @@ def test_a_restart_begins_another_launch_in_the_same_course(nodes: Nodes) -> Non
     assert 1000 < second["first_step"] < 1030
     assert first["ended"] is not None
     assert first["started"] < first["ended"] < second["started"]
+    lines = history(nodes, started)["lines"]
+    assert [line["metric"] for line in lines] == ["step", "loss", "samples_per_s"]
+    assert {(line["line"].split()[0], line["line"].split()[-2:][0]) for line in lines} == {("step", "32")}
 
 
 def test_the_last_lines_of_a_rank_count_although_no_sample_follows(nodes: Nodes) -> None:

@@ -85,7 +85,7 @@ WITHOUT_HELLO = {
     "FAILED": frame(frames.FAILED, {"reasons": ["x"]}),
     "DONE": frame(frames.DONE, {"left": [], "ended": []}),
     "READY": frame(frames.READY, {"ports": []}),
-    "STARTED": frame(frames.STARTED, {"pids": [1]}),
+    "STARTED": frame(frames.STARTED, {"pids": [1], "time_us": 1}),
     "EVICTION": frame(frames.EVICTION, {"type": "Preempt", "at": 1, "left_ms": 0, "at_once": 1}),
     "output": frames.frame(frames.OUT, frames.OUTPUT.pack(0, 1) + b"forged\n"),
     "seven bytes": frames.frame(frames.EXIT, b"de"),
@@ -212,7 +212,11 @@ class TestARunnerThatIsNotWhatItWas:
         [
             pytest.param(frame(frames.HELLO, {}), "without its fields", id="a HELLO without fields"),
             pytest.param(ends(status=0, ranks=2), "at the wrong time", id="an end before the start"),
-            pytest.param(frame(frames.STARTED, {"pids": [1]}), "at the wrong time", id="a start before GO"),
+            pytest.param(
+                frame(frames.STARTED, {"pids": [1], "time_us": 1}),
+                "at the wrong time",
+                id="a start before GO",
+            ),
             pytest.param(ready + ready, "at the wrong time", id="ready twice"),
             pytest.param(frame(frames.READY, {"ports": [2222]}), "1 ports", id="a port too many"),
             pytest.param(frames.frame(frames.HELD, b"l" * 100_000), "lists within", id="nested"),

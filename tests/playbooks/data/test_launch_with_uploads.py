@@ -9,7 +9,7 @@ import pytest
 
 from infra.inventory import INVENTORY_FILE
 from launch.data import output_places
-from launch.remote.data import output_files
+from launch.remote.collect import trees
 from tests.playbooks.jobs.test_launch_file import Fab, planned
 
 JOB = """\
@@ -66,7 +66,7 @@ def test_an_output_among_the_folders_of_the_whole_is_refused(stored: Path, fab: 
 
 
 def test_the_folders_of_the_whole_are_those_that_nodes_send() -> None:
-    assert output_places._TREES == output_files.TREES
+    assert output_places._TREES == trees.TREES
 
 
 def test_without_a_place_nothing_is_uploaded(stored: Path, fab: Fab) -> None:

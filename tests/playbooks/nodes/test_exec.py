@@ -249,3 +249,31 @@ def test_ctrl_c_ends_a_command_that_ignores_sigterm(workplace: Path) -> None:
     assert err.endswith("the command was ended there\n")
     assert took < 20
     assert processes_with("echo 7533.1") == []
+
+
+@pytest.mark.parametrize("banner", ["echo Welcome", "printf Welcome", "seq 100000; echo Welcome"])
+def test_what_a_login_prints_is_no_output_of_the_command(
+    workplace: Path, server: SshServer, banner: str
+) -> None:
+    bashrc = server.folder / "home/.bashrc"
+    bashrc.write_text(f"{banner}\n")
+    done = execute(workplace, "head -c 9 /dev/zero", "--nodes", "0", stdin=subprocess.DEVNULL)
+    bashrc.unlink()
+    assert (done.returncode, done.stdout) == (0, bytes(9))
+    first = b"'1'" if banner.startswith("seq") else b"'Welcome'"
+    assert b"node000000: the login prints " + first + b": remove that from" in done.stderr
+
+
+def test_a_login_that_ends_before_the_command_is_the_error(workplace: Path, server: SshServer) -> None:
+    bashrc = server.folder / "home/.bashrc"
+    bashrc.write_text("exit 3\n")
+    done = execute(workplace, "true", stdin=subprocess.DEVNULL)
+    bashrc.unlink()
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"its login ended before the command: a start-up file of its shell" in done.stderr
+
+
+def test_a_line_that_bash_does_not_understand_has_its_own_error(workplace: Path) -> None:
+    done = execute(workplace, "echo 'open", "--nodes", "0", stdin=subprocess.DEVNULL)
+    assert done.returncode == 2
+    assert b"login" not in done.stderr

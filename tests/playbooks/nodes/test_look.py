@@ -10,17 +10,37 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from launch.errors import NodeUnreachable
 from launch.remote.base import frames
 from launch.remote.node.health_gate import read_look
 from playbooks.nodes.look import _PROGRAM, _code, errors_of, finding_lines, is_passing
 from tests.launch.remote.health.some_findings import DOWN, ECC, HOT, looked
+from tests.playbooks.server import SshServer, save_stack
+from tests.playbooks.typed import fab, write_project
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from launch.remote.base.health_records import Look, Promise
 
 
 ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
+    with SshServer(tmp_path_factory.mktemp("sshd")) as running:
+        yield running
+
+
+@pytest.fixture
+def workplace(server: SshServer, tmp_path: Path) -> Path:
+    """A project whose stack ``dev`` has one node."""
+    write_project(tmp_path, "dev", fabfile=True)
+    save_stack(tmp_path / ".ranklift" / "dev", {0: server.port}, server.host_key, server.user_key)
+    return tmp_path
 
 
 def test_a_python_without_anything_of_ours_can_run_the_code_that_goes_along(tmp_path: Path) -> None:
@@ -78,3 +98,38 @@ def test_a_link_may_come_up_later_and_an_ecc_error_does_not_pass() -> None:
     assert is_passing(looked(DOWN, HOT))
     assert not is_passing(looked(DOWN, ECC))
     assert is_passing(NodeUnreachable("node000000", "silent"))
+
+
+BROKEN = {
+    "ends every shell": (
+        "echo closed; exit 3",
+        "before the command, after it had printed 'closed': a",
+    ),
+    "ends every shell well": ("exit 0", "its login ended before the command: a start-up file"),
+    "broken python3": ("export PATH=$HOME/broken:$PATH", "exit status 1: python3: cannot load libpython"),
+}
+
+
+@pytest.mark.parametrize(("line", "words"), BROKEN.values(), ids=BROKEN)
+def test_a_node_at_which_the_look_cannot_run_is_unknown_and_not_sick(
+    server: SshServer, workplace: Path, line: str, words: str
+) -> None:
+    python = server.folder / "home/broken/python3"
+    python.parent.mkdir(exist_ok=True)
+    python.write_text("#!/bin/sh\necho 'python3: cannot load libpython' >&2\nexit 1\n")
+    python.chmod(0o755)
+    (server.folder / "home/.bashrc").write_text(line + "\n")
+    done = fab(workplace, "check", "--json")
+    (found,) = json.loads(done.stdout)["nodes"].values()
+    assert (found["verdict"], found["findings"], done.returncode) == ("unknown", [], 1)
+    assert words in found["reasons"][0]
+    assert "fab replace" not in done.stdout + done.stderr
+
+
+def test_a_login_that_prints_is_a_finding_beside_the_others(server: SshServer, workplace: Path) -> None:
+    (server.folder / "home/.bashrc").write_text("echo; echo Welcome to node 0\n")
+    found = json.loads(fab(workplace, "check", "--json").stdout)["nodes"]["node000000"]["findings"]
+    assert len(found) > 1
+    assert (found[-1]["rule"], found[-1]["level"]) == ("login-output", "warning")
+    assert found[-1]["measured"] == "prints 'Welcome to node 0'"
+    assert "remove that from the shell's start-up files, such as ~/.bashrc" in found[-1]["remedy"]

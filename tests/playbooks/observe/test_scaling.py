@@ -17,11 +17,12 @@ from infra.arm.errors import AzureRefused
 from infra.inventory import INVENTORY_FILE, Inventory, Node
 from infra.preflight.prices import Prices
 from launch.errors import GiveUpError, InputError, RetryError
+from launch.scaling.metric_numbers import MetricReader
 from launch.scaling.scaling_plan import Run, ScalingPlan
 from launch.scaling.scaling_study import MeasuredRun, Study
 from playbooks.observe import scaling
 from playbooks.observe.scaling import largest_price
-from playbooks.observe.scaling_files import earlier_study, write_study
+from playbooks.observe.scaling_files import earlier_study, report_study, write_study
 from playbooks.observe.scaling_runs import RunFailed
 from playbooks.project import Stack
 from tests.launch.scaling.studies import PLAN, SUBJECT, study
@@ -107,6 +108,19 @@ def test_wrong_options_are_refused_before_anything_is_made(
     assert (ran.returncode, ran.stdout) == (2, ""), ran
     assert says in ran.stderr
     assert {path.name for path in own.iterdir()} - {"__pycache__"} == before - {"__pycache__"}
+
+
+def test_the_end_shows_the_lines_that_figures_were_read_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reader = MetricReader(None)
+    for step in range(3):
+        reader.feed(0, b"step %d loss 0.5 samples/s 1000\n" % step)
+    (one,) = study({1: [1000.0]}).runs
+    report_study(Study(PLAN, SUBJECT).with_run(replace(one, figures=reader.figures(8))), tmp_path, json=False)
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "samples_per_s 1000 in 3 lines like: step 0 loss 0.5 samples/s 1000"
+    )
 
 
 def test_a_measurement_is_continued_only_on_request_and_is_no_part_of_the_code(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ class TestSick:
             cluster.run(sick=True, yes=True)
         ran = capsys.readouterr()
         assert (ended.value.code, ran.out) == (1, "node000001 replaced by node000003\n" if slow else "")
-        assert "node000002 is not looked at, `fab replace node000002` replaces it: " in ran.err
+        assert "nothing is known of node000002, which is not replaced: " in ran.err
         assert ("and a look finds no error at the nodes that answer" in ran.err) is not bool(slow)
 
     def test_what_was_replaced_before_an_error_is_in_the_result(

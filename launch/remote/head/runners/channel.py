@@ -8,6 +8,7 @@ import subprocess
 from contextlib import suppress
 
 from launch.remote.base import frames
+from launch.remote.login import Login
 
 __all__ = ["DONE", "GOING", "GREETED", "NEW", "READY", "REFUSED", "STARTED", "Channel"]
 
@@ -70,7 +71,7 @@ class Channel(frames.FrameChannel):
         else:
             assert connection is not None  # noqa: S101
             reading = writing = connection.fileno()
-        super().__init__(reading, writing, _LONGEST)
+        super().__init__(reading, writing, _LONGEST, Login() if process is not None else None)
 
     @property
     def is_greeted(self) -> bool:

@@ -22,6 +22,8 @@ _STATUSES = 255
 _SIGNALS = 127
 _PIDS = 1 << 22
 _WORD = 64
+_LINE = 400
+"""As long as a runner makes them: launch.remote.lines.line_patterns.SHOWN."""
 _METRICS = 32
 _GPUS = 64
 _YEAR_9999 = 253402300799
@@ -61,6 +63,10 @@ def _word(value: object) -> bool:
     return isinstance(value, str) and len(value) <= _WORD
 
 
+def _line(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= _LINE
+
+
 _RANK = _integer(0, _RANKS)
 _RANK_OR_NODE = _integer(-1, _RANKS)
 _FLAG = _integer(0, 1)
@@ -91,7 +97,7 @@ _NODE_SAMPLE = _record(
 _RANK_SAMPLE = _record(
     {
         **{"rank": _RANK, "cpu_permille": _COUNT, "memory": _COUNT, "silent_ms": _COUNT},
-        "metrics": _by_name(_word),
+        **{"metrics": _by_name(_word), "lines": _by_name(_line)},
     }
 )
 _SHAPES: dict[bytes, dict[str, Shape]] = {
@@ -101,7 +107,7 @@ _SHAPES: dict[bytes, dict[str, Shape]] = {
     },
     frames.HELD: {},
     frames.READY: {"ports": _all(_integer(1, 65535))},
-    frames.STARTED: {"pids": _all(_PID)},
+    frames.STARTED: {"pids": _all(_PID), "time_us": _COUNT},
     frames.EXIT: {
         **{"rank": _RANK, "status": _integer(0, _STATUSES), "signal": _integer(0, _SIGNALS)},
         **{"stopped": _FLAG, "time_us": _COUNT},

@@ -18,6 +18,7 @@ from launch.remote.base.job_dir import Folder
 from launch.remote.base.processes import RUNNER_OF, SIGKILL, SIGTERM, die_with_parent
 from launch.remote.base.records import Plan
 from launch.remote.head.runners.node_command import start_on_node
+from launch.remote.login import Login
 from launch.remote.mpi.detect import CannotLaunch, FoundMpi, find_mpi
 from launch.remote.mpi.registry import MPIS, runner_facts
 
@@ -188,13 +189,14 @@ def _unfit_for(mpi: FoundMpi, process: subprocess.Popen[bytes], until: float) ->
         process.kill()
         process.communicate()
         return f"no answer within {timing.MPI_ANSWER_S:g} s"
+    login = Login()
     try:
-        found = json.loads(out)
+        found = json.loads(login.feed(out))
     except ValueError:
         lines = err.strip().splitlines()
         if lines:
             return lines[-1].decode("utf-8", "replace")
-        return f"no answer, exit status {process.returncode}"
+        return login.problem or f"no answer, exit status {process.returncode}"
     if found["unwritable"]:
         return "; ".join(found["unwritable"])
     if "error" in found:

@@ -48,6 +48,12 @@ class TestTheOtherNodes:
         (tmp_path / "b/.ranklift/agent/leads").write_text(f"{time.monotonic() + ahead}")
         assert nodes.leading(["a", "b", "gone"]) is does
 
+    @pytest.mark.parametrize("prints", ["echo Welcome", "printf Welcome"])
+    def test_what_a_login_prints_hides_no_answer(self, nodes: Nodes, tmp_path: Path, prints: str) -> None:
+        program = (tmp_path / "ssh").read_text()
+        (tmp_path / "ssh").write_text(program.replace("#!/bin/sh\n", f"#!/bin/sh\n{prints}\n"))
+        assert nodes.idle(["a"])["a"] is not None
+
     def test_a_node_that_prints_without_end_takes_no_memory_and_hides_no_other(
         self, nodes: Nodes, tmp_path: Path
     ) -> None:

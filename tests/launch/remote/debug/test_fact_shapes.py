@@ -19,7 +19,7 @@ def report() -> dict[str, Any]:
     job.repeats(1, "10.0.0.9")
     job.port("node000000", "ACTIVE")
     found: dict[str, Any] = json.loads(json.dumps(job.facts["nodes"]["node000000"][0]))
-    found["gpus"] = [{"index": 0, "clock_events": 1, "error": ""}]
+    found["gpus"] = [{"index": 0, "clock_events": 1, "memory_use": 0, "error": ""}]
     found["ras"] = [{"group": "a", "rank": 0, "host": "h", "pid": 1, "operations": 3, "state": "running"}]
     return found
 

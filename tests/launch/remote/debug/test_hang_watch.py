@@ -285,26 +285,36 @@ def test_a_rank_that_prints_while_nodes_are_late_saves_the_job(launch: Launch) -
     assert not Path(launch.folder.file("hang.json")).exists()
 
 
-def test_a_node_that_answers_late_does_not_end_the_job_at_once(launch: Launch) -> None:
+def looks(launch: Launch, count: int, found: list[NodeFacts], wait: float) -> None:
+    """Let a silent job be looked at so often, with the same reports."""
     now = HANG_AFTER + 1
-    for attempt in range(3):
-        launch.watch.on_tick(now)
-        launch.answers(0, reports()[0], request=attempt + 1)
-        now += timing.DEBUG_ANSWER_S + 1
-        stop = launch.watch.on_tick(now)
-        assert (stop is None) is (attempt < 2), attempt
+    for request in range(1, count + 1):
+        while not launch.orders(0):
+            now += HANG_AFTER / 2
+            assert launch.watch.on_tick(now) is None
+        for node, report in enumerate(found):
+            launch.answers(node, report, request=request)
+        now += wait
+        assert launch.watch.on_tick(now) is None
 
 
-def test_a_verdict_that_nothing_is_known_does_not_end_the_job_at_once(launch: Launch) -> None:
-    now = HANG_AFTER + 1
-    for attempt in range(3):
-        launch.watch.on_tick(now)
-        for node, report in enumerate(reports(culprit=None)):
-            launch.answers(node, report, request=attempt + 1)
-        now += 3
-        stop = launch.watch.on_tick(now)
-        assert launch.answer()["verdict"]["kind"] == "unknown"
-        assert (stop is None) is (attempt < 2), attempt
+def test_a_node_that_does_not_report_does_not_end_the_job(launch: Launch) -> None:
+    looks(launch, 7, reports()[:1], timing.DEBUG_ANSWER_S + 1)
+    assert launch.printed().count("the job goes on: node000001 has not reported: it did not report") == 1
+
+
+def test_an_unknown_verdict_lets_the_job_go_on_and_says_so_once(launch: Launch) -> None:
+    looks(launch, 7, reports(culprit=None), 3)
+    assert launch.answer()["verdict"]["kind"] == "unknown"
+    assert launch.printed().count("the job goes on: nothing shows that it hangs") == 1
+
+
+def test_a_rank_that_computes_while_the_others_wait_for_it_does_not_end_the_job(launch: Launch) -> None:
+    found = reports()
+    found[1]["ranks"][1]["processes"][0]["cpu_ms"] = 1900
+    looks(launch, 2, found, 3)
+    assert launch.answer()["verdict"]["ranks"] == [5]
+    assert "the job goes on: rank 5 on node000001 uses processor time" in launch.printed()
 
 
 def test_a_full_disk_loses_the_answer_alone(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,8 @@ from launch.remote.debug.debug_child import DebugChild
 from launch.remote.debug.debug_records import Collective, DebugOrder, NodeFacts, RasRank, Stacks
 from launch.remote.debug.fact_shapes import read_facts
 from launch.remote.debug.rank_stacks import _bounded
+from launch.remote.hangs.looked_ranks import rank_of
+from launch.remote.hangs.movement import computes, transfers
 from tests.launch.fake_recorder import write_fake
 from tests.launch.standin import until
 
@@ -106,6 +108,30 @@ def test_two_ranks_are_looked_at_three_times(ranks: list[subprocess.Popen[bytes]
     shell = facts["ranks"][1]["processes"][0]
     assert (shell["name"], shell["threads"], shell["problem"]) == ("sh", [], "")
     assert timing.DEBUG_SPAN_S <= seconds < timing.DEBUG_CHILD_S
+
+
+@pytest.mark.parametrize("how", ["itself", "child", "short children", "files"])
+def test_the_work_of_a_rank_that_prints_nothing_is_seen(how: str) -> None:
+    spin, short = "while True: pass", "i=0; while [ $i -lt 9999 ]; do i=$((i+1)); done"
+    programs = {
+        "itself": spin,
+        "child": f"import subprocess, sys; subprocess.run([sys.executable, '-c', {spin!r}])",
+        "short children": f"while True: subprocess.run(['sh', '-c', {short!r}])",
+        "files": "while True: file.write(bytes(1 << 20)); file.seek(0); time.sleep(0.1)",
+    }
+    begin = "import subprocess, tempfile, time; file = tempfile.TemporaryFile(); print(flush=True)\n"
+    rank = subprocess.Popen(
+        [sys.executable, "-c", begin + programs[how]], stdout=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        assert rank.stdout is not None
+        rank.stdout.readline()
+        facts, _ = looked_at({0: rank.pid})
+    finally:
+        os.killpg(rank.pid, 9)
+        rank.communicate()
+    its = rank_of(0, "node000000", facts["ranks"][0])
+    assert transfers(its) if how == "files" else computes(its)
 
 
 @pytest.fixture

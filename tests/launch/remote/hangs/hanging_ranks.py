@@ -45,6 +45,8 @@ def process(frames: list[StackFrame], pid: int = 100) -> ProcessFacts:
         "state": "S",
         "kernel_function": "futex_wait_queue",
         "cpu_ms": 0,
+        "ended_ms": 0,
+        "io": 0,
         "switches": 0,
         "received": 0,
         "threads": [{"name": "MainThread", "frames": frames}] if frames else [],

@@ -367,8 +367,8 @@ def test_nccls_account_of_a_part_of_the_ranks_blames_nobody_by_a_number_that_two
 def test_clocks_that_are_held_down_are_noted() -> None:
     job = Job(4)
     job.facts["nodes"]["node000000"][0]["gpus"] = [
-        {"index": 0, "clock_events": 0x1, "error": ""},
-        {"index": 1, "clock_events": 0x40, "error": ""},
+        {"index": 0, "clock_events": 0x1, "memory_use": 0, "error": ""},
+        {"index": 1, "clock_events": 0x40, "memory_use": 0, "error": ""},
     ]
     assert verdict(job)["notes"] == ["node000000: GPU 1 has its clocks held down: 0x40"]
 

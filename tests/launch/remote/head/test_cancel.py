@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from launch.remote.base import job_dir
 from launch.remote.base.processes import identity, is_alive
 from launch.remote.head import cancel
 from tests.launch.remote.sample_records import sample_plan, sample_state
+from tests.launch.standin import until
 
 JOB = "sweep-me-20260301-090507-0f3a"
 
@@ -177,3 +179,88 @@ class TestSweeping:
 
     def test_nothing_of_it_was_there(self) -> None:
         assert cancel.sweep(JOB, 5.0) == {"ended": 0, "left": []}
+
+
+def has_not_ended(pid: int) -> bool:
+    try:
+        return bool(identity(pid))
+    except OSError:
+        return False
+
+
+class TestRecordsOfKilledRunners:
+    """Processes whose environment names no job, started by a runner that was killed with its guardians."""
+
+    RUNNER = (
+        "import os, sys, time\n"
+        "from launch.remote.base import processes\n"
+        "processes.become_subreaper()\n"
+        "pid, *_ = processes.spawn(['sh', '-c', sys.argv[2]], {'PATH': os.environ['PATH']}, '/')\n"
+        "while not os.path.exists(sys.argv[3]): time.sleep(0.01)\n"
+        "open(sys.argv[1], 'wb').write(processes.descent())\n"
+        "print(flush=True)\n"
+        "time.sleep(60)\n"
+    )
+
+    @pytest.fixture
+    def killed(self, tmp_path: Path) -> Iterator[Path]:
+        """The record of a runner that was killed; its process writes its children's pids into ``pids``."""
+        folder = job_dir.Folder(JOB)
+        folder.create(sample_plan(JOB))
+        record = Path(folder.path) / f"descent.{os.uname().nodename}.1"
+        ready, pids, go = tmp_path / "ready", tmp_path / "pids", tmp_path / "go"
+        script = (
+            f"env -i setsid sh -c 'echo $$ >>{pids}; echo >{ready}; until [ -e {go} ]; do sleep 0.01; done; "
+            f"sleep 60 & echo $! >>{pids}; echo >{go}.done'"
+        )
+        argv = [sys.executable, "-c", self.RUNNER, str(record), script, str(ready)]
+        runner = subprocess.Popen(argv, stdout=subprocess.PIPE)
+        assert runner.stdout is not None
+        runner.stdout.readline()
+        runner.kill()
+        runner.communicate()
+        yield record
+        for pid in map(int, pids.read_text().split()):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def left(self, tmp_path: Path) -> list[int]:
+        pids = map(int, (tmp_path / "pids").read_text().split())
+        return [pid for pid in pids if has_not_ended(pid)]
+
+    def test_they_are_ended(self, killed: Path, tmp_path: Path) -> None:
+        assert len(self.left(tmp_path)) == 1
+        assert cancel.sweep(JOB, 0.0)["left"] == []
+        assert self.left(tmp_path) == []
+
+    def test_what_they_have_started_since_is_ended_although_they_have_gone(
+        self, killed: Path, tmp_path: Path
+    ) -> None:
+        (tmp_path / "go").touch()
+        until((tmp_path / "go.done").exists)
+        first = int((tmp_path / "pids").read_text().split()[0])
+        until(lambda: not has_not_ended(first))
+        assert len(self.left(tmp_path)) == 1
+        cancel.sweep(JOB, 0.0)
+        assert self.left(tmp_path) == []
+
+    @pytest.mark.parametrize("change", ["start", "boot", "node", "torn", "pipe"])
+    def test_a_record_that_is_not_of_these_processes_ends_none(
+        self, killed: Path, tmp_path: Path, change: str
+    ) -> None:
+        boot, *lines = killed.read_bytes().split(b"\n")
+        assert lines
+        if change == "start":
+            lines = [b"%s %d 0" % (line.split()[0], int(line.split()[1]) + 1) for line in lines]
+        elif change == "boot":
+            boot = b"another"
+        elif change == "torn":
+            lines = [line[: line.rindex(b" ")] for line in lines]
+        killed.write_bytes(b"\n".join([boot, *lines]))
+        if change == "node":
+            killed.rename(killed.with_name("descent.another.1"))
+        elif change == "pipe":
+            killed.unlink()
+            os.mkfifo(killed)
+        cancel.sweep(JOB, 0.0)
+        assert len(self.left(tmp_path)) == 1

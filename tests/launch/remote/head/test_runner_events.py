@@ -100,7 +100,7 @@ def test_the_slots_are_held_and_the_ranks_run_as_soon_as_the_last_runner_says_so
     assert launch.on(frames.READY, ports=[]) is None
     assert (launch.barrier.is_complete, launch.channel.stage) == (True, READY)
     launch.channel.stage = GOING
-    assert launch.on(frames.STARTED, pids=[11, 12]) is None
+    assert launch.on(frames.STARTED, pids=[11, 12], time_us=1000) is None
     state = launch.folder.state()
     assert (state["state"], state["port"], launch.ranks.running) == ("RUNNING", 6105, [0, 1])
 
@@ -145,7 +145,7 @@ def test_a_second_end_of_a_rank_breaks_the_protocol(launch: Launch) -> None:
 
 @pytest.mark.parametrize("kind", [frames.EXIT, frames.STARTED])
 def test_so_does_a_frame_before_its_time(launch: Launch, kind: bytes) -> None:
-    fields = {"pids": [1]} if kind == frames.STARTED else None
+    fields = {"pids": [1], "time_us": 1000} if kind == frames.STARTED else None
     with pytest.raises(frames.ProtocolError, match="at the wrong time"):
         launch.on(kind, **fields) if fields else launch.on_exit(0)
 
@@ -170,14 +170,20 @@ def test_processes_that_do_not_die_are_named(launch: Launch) -> None:
 
 
 def test_samples_are_kept_from_runners_whose_ranks_run_and_of_their_own_ranks_alone(launch: Launch) -> None:
-    one = {"rank": 1, "cpu_permille": 5, "memory": 6, "silent_ms": 7, "metrics": {"step": "8"}}
+    one = {"rank": 1, "cpu_permille": 5, "memory": 6, "silent_ms": 7, "metrics": {"step": "8"}, "lines": {}}
     with pytest.raises(frames.ProtocolError, match="at the wrong time"):
         launch.on(frames.SAMPLE, node=[], ranks=[one])
     launch.channel.stage = STARTED
     assert launch.on(frames.SAMPLE, node=[], ranks=[one]) is None
     with pytest.raises(frames.ProtocolError, match="a sample of rank 7, which is another runner's"):
         launch.on(frames.SAMPLE, node=[], ranks=[{**one, "rank": 7}])
-    for wrong in ({"metrics": {str(name): "1" for name in range(40)}}, {"metrics": {"a": "1" * 65}}):
+    wrongs = (
+        {"metrics": {str(name): "1" for name in range(40)}},
+        {"metrics": {"a": "1" * 65}},
+        {"lines": {"a": "x" * 401}},
+        {"lines": {"a": 5}},
+    )
+    for wrong in wrongs:
         with pytest.raises(frames.ProtocolError, match="a frame of type b'M'"):
             launch.on(frames.SAMPLE, node=[], ranks=[{**one, **wrong}])
     launch.on_exit(1)

@@ -54,6 +54,10 @@ def known_gpus(number: int) -> Change:
     return change
 
 
+def driver(found: Driver) -> Change:
+    return lambda facts: dataclasses.replace(facts, driver=found)
+
+
 def pci_gpus(number: int) -> Change:
     return lambda facts: known_gpus(number)(dataclasses.replace(facts, pci_gpus=facts.pci_gpus[:number]))
 
@@ -223,6 +227,20 @@ CASES: list[tuple[str, str, Change, str, Change]] = [
         host(has_peermem=False, without_dma_buf="Linux 5.4.0"),
         "nvidia_peermem: not loaded, and no DMA-BUF: Linux 5.4.0",
         host(has_peermem=False),
+    ),
+    (
+        "gpu-hang",
+        "error",
+        driver(Driver(hangs="no answer within 40 s")),
+        "NVML: no answer within 40 s",
+        same,
+    ),
+    (
+        "gpu-unread",
+        "unknown",
+        driver(Driver(unread="libnvidia-ml.so.1: not loaded in 40 s")),
+        "NVML: libnvidia-ml.so.1: not loaded in 40 s",
+        same,
     ),
     (
         "topology",

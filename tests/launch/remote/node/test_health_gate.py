@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from launch.remote.base import frames
-from launch.remote.node.health_gate import read_look, refusals, without_infiniband
+from launch.remote.node.health_gate import NotLooked, check, read_look, refusals, without_infiniband
+from launch.remote.node.prepare import Unfit
 from tests.launch.remote.health.some_findings import DOWN, HOT
 
 if TYPE_CHECKING:
-    from launch.remote.base.health_records import Look
+    from launch.remote.base.health_records import Findings, Look
 
 LIMITED = """\
 import json, os, time
@@ -45,10 +47,6 @@ def run_bounded(argv: list[str], limit: float) -> list[object]:
     return found
 
 
-def measured(status: int, output: bytes) -> str:
-    return read_look(status, output)["findings"][0]["measured"]
-
-
 def test_findings_are_those_that_the_command_prints() -> None:
     look: Look = {"findings": [DOWN], "gpus": 8, "ports": []}
     answer = b"\0" + frames.pack(look) + b"\0"
@@ -62,16 +60,34 @@ def test_what_libraries_print_beside_the_findings_is_no_fault_of_the_node() -> N
     assert read_look(0, loader + b"\0" + frames.pack(look) + b"\0" + loader) == look
 
 
-def test_a_command_that_hangs_is_an_error_of_the_node() -> None:
-    (found,) = read_look(None, b"")["findings"]
-    assert (found["rule"], found["level"], found["measured"]) == ("look", "error", "no answer within 45 s")
+@pytest.mark.parametrize(
+    ("status", "output", "words"),
+    [
+        (None, b"", "late: no findings within 45 s, as on a node that is busy"),
+        (3, b"", "no findings, and exit status 3; the node's python3 or a start-up file may fail"),
+        (1, b"Traceback\nValueError: x\n", "no findings, and exit status 1: ValueError: x"),
+        (-11, b"", "no findings, and exit status -11; the node's python3 or a start-up file may fail"),
+        (0, b"not bencoded", "no findings, and exit status 0: not bencoded"),
+        (1, b"x" * 100_000, "no findings, and exit status 1: " + "x" * 1000),
+    ],
+)
+def test_a_look_that_fails_or_is_late_finds_no_fault_of_the_node(
+    status: int | None, output: bytes, words: str
+) -> None:
+    with pytest.raises(NotLooked) as failed:
+        read_look(status, output)
+    assert str(failed.value) == words
 
 
-def test_a_command_that_fails_is_an_error_with_its_last_line() -> None:
-    assert measured(1, b"Traceback\nValueError: x\n") == "ValueError: x"
-    assert measured(-11, b"") == "exit status -11"
-    assert measured(0, b"not bencoded") == "not bencoded"
-    assert measured(1, b"x" * 100_000) == "x" * 1000
+@pytest.mark.parametrize("mode", ["strict", "warn"])
+def test_ranks_are_refused_where_nothing_is_known_of_their_node(mode: str) -> None:
+    sent: list[Findings] = []
+    spec: Any = {"health": {"mode": mode, "promise": {}}, "user_env": {}}
+    with pytest.raises(Unfit) if mode == "strict" else nullcontext() as refused:
+        check(spec, lambda *_: (3, b""), lambda _, found: sent.append(found))
+    assert [(one["rule"], one["level"]) for one in sent[0]["findings"]] == [("look", "unknown")]
+    if refused is not None:
+        assert "look at the node: no findings, and exit status 3; " in refused.value.reasons[0]
 
 
 @pytest.mark.parametrize(
@@ -79,11 +95,11 @@ def test_a_command_that_fails_is_an_error_with_its_last_line() -> None:
     ["text", [1], [{}], [{**DOWN, "level": "fine"}], [{**DOWN, "measured": 7}], [{"rule": "ib-state"}]],
     ids=repr,
 )
-def test_findings_of_another_form_are_an_error_of_the_node(findings: object) -> None:
+def test_findings_of_another_form_are_none(findings: object) -> None:
     """They would let a node pass, or end what reads them."""
     answer = b"\0" + frames.pack({"findings": findings, "gpus": 8, "ports": []}) + b"\0"
-    (found,) = read_look(0, answer)["findings"]
-    assert (found["rule"], found["level"]) == ("look", "error")
+    with pytest.raises(NotLooked):
+        read_look(0, answer)
 
 
 def test_errors_refuse_a_node_and_warnings_do_not() -> None:

@@ -33,7 +33,7 @@ def sample(*ranks: int, node: bool = True, gpus: int = 0, **metrics: Any) -> Sam
         "ib_tx": 12_345_678_902,
         "gpus": [gpu] * gpus,
     }
-    one = {"cpu_permille": 1000, "memory": 12_345_678_901, "silent_ms": 250, "metrics": metrics}
+    one = {"cpu_permille": 1000, "memory": 12_345_678_901, "silent_ms": 250, "metrics": metrics, "lines": {}}
     return {"node": [figures] if node else [], "ranks": [{"rank": rank, **one} for rank in ranks]}  # type: ignore[typeddict-item]
 
 
@@ -123,6 +123,31 @@ class TestLive:
 
 
 class TestHistory:
+    def test_a_few_lines_of_each_form_are_kept_with_their_numbers_over_restarts(self) -> None:
+        def of(rank: int, line: str, **metrics: Any) -> Sample:
+            made = sample(rank, node=False, **metrics)
+            made["ranks"][0]["lines"] = dict.fromkeys(metrics, line)
+            return made
+
+        recorded = HistoryRecorder(0, 0.0)
+        recorded.add("a", of(0, "step 1 samples/s 92", step="1", samples_per_s="92"), 1.0)
+        recorded.add("b", of(1, "step 1 samples/s 90", step="1"), 1.0)
+        recorded.add("b", of(1, "loss nan", loss="nan"), 1.0)
+        recorded = HistoryRecorder(1, 2.0, course(recorded))
+        for letter in "abcde":
+            recorded.add("b", of(1, f"{letter} step 2", step="2"), 3.0)
+        lines = course(recorded)["lines"]
+        assert lines[0] == {
+            "metric": "step",
+            "value": 1,
+            "node": "a",
+            "rank": 0,
+            "line": "step 1 samples/s 92",
+        }
+        assert [(line["metric"], line["line"]) for line in lines[1:]] == [
+            *(("step", "a step 2"), ("step", "b step 2"), ("samples_per_s", "step 1 samples/s 92"))
+        ]
+
     def test_an_interval_has_the_mean_of_its_samples(self) -> None:
         recorded = HistoryRecorder(0, 100.0)
         for second, rate in enumerate(("10", "20", "30", "50")):

@@ -14,7 +14,7 @@ def steps_of(*printed: tuple[int, dict[str, str]]) -> AttemptSteps:
     """The record of a launch whose ranks printed these metrics, one sample after the other."""
     recorded = HistoryRecorder(0, 0.0)
     for second, (rank, metrics) in enumerate(printed):
-        one = {"rank": rank, "cpu_permille": 0, "memory": 0, "silent_ms": 0, "metrics": metrics}
+        one = {"rank": rank, "cpu_permille": 0, "memory": 0, "silent_ms": 0, "metrics": metrics, "lines": {}}
         sample: Sample = {"node": [], "ranks": [one]}  # type: ignore[list-item]
         recorded.add("a", sample, float(second))
     (found,) = json.loads(recorded.as_json())["attempts"]

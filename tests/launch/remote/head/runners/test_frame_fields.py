@@ -19,7 +19,7 @@ FRAMES: dict[bytes, dict[str, Any]] = {
     frames.HELLO: HELLO,
     frames.HELD: {},
     frames.READY: {"ports": [2222]},
-    frames.STARTED: {"pids": [71, 72]},
+    frames.STARTED: {"pids": [71, 72], "time_us": 1_767_225_600_000_000},
     frames.EXIT: EXIT,
     frames.FAILED: {"reasons": ["no room"]},
     frames.BUSY: {"taken": [[0, "train-1"], [1, ""]]},

@@ -7,57 +7,7 @@ import time
 import pytest
 
 from launch.remote.base.rate_limit import LAST_BYTES, RecentOutput
-from launch.remote.sample.line_patterns import SEARCH_S, LineReader, PatternSearch
-
-MEGATRON = (
-    " [2025-04-13 23:41:12] iteration       10/    1000 | consumed samples:          160 | elapsed time per "
-    "iteration (ms): 1147.6 | learning rate: 0.000000E+00 | lm loss: 7.399415E+00 | loss scale: 8388608.0 | "
-    "number of skipped iterations:  11 | number of nan iterations:   12 |"
-)
-DEEPSPEED = (
-    "[2023-12-29 13:02:49,654] [INFO] [timer.py:260:stop] epoch=0/micro_step=40/global_step=10, "
-    "RunningAvgSamplesPerSec=110.8, CurrSamplesPerSec=111.3, MemAllocated=1.87GB"
-)
-KERAS = "\x1b[1m 10/100\x1b[0m \x1b[32m━━\x1b[0m\x1b[37m━━\x1b[0m \x1b[1m5s\x1b[0m 50ms/step - loss: 1.2"
-LINES = [
-    ("Iter #3: 544.8 img/sec per GPU", {"step": "3", "samples_per_s": "544.8"}),
-    (
-        "Epoch: [0][  10/5005]\tTime  0.3 ( 0.5)\tLoss 6.91e+00 (6.9e+00)",
-        {"step": "10", "loss": "6.91e+00", "epoch": "0"},
-    ),
-    ("Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.300131", {"loss": "2.300131", "epoch": "1"}),
-    (
-        "Epoch 0:  50%|███  | 938/1875 [00:10<00:10, 90.1it/s, v_num=0, train_loss=0.31]",
-        {"step": "938", "loss": "0.31", "epoch": "0"},
-    ),
-    ("Map: 50%|█| 938/1875 [00:10<00:10, 90.1 examples/s]", {"samples_per_s": "90.1"}),
-    (
-        "{'loss': 0.8091, 'grad_norm': 1.2, 'learning_rate': 0.000333, 'epoch': 0.08}",
-        {"loss": "0.8091", "epoch": "0.08"},
-    ),
-    ("{'loss': '0.8091', 'grad_norm': '1.2', 'epoch': '0.08'}", {"loss": "0.8091", "epoch": "0.08"}),
-    (
-        "{'train_runtime': 12.3, 'train_samples_per_second': 81.0, 'train_steps_per_second': 8.1}",
-        {"samples_per_s": "81.0"},
-    ),
-    ("10/100 [==>......] - ETA: 5s - loss: 1.2012 - accuracy: 0.5", {"step": "10", "loss": "1.2012"}),
-    (KERAS, {"step": "10", "loss": "1.2"}),
-    (DEEPSPEED, {"step": "10", "samples_per_s": "111.3", "epoch": "0"}),
-    ("[logging.py:96:log_dist] [Rank 0] step=10, skipped=0, lr=[0.00033]", {"step": "10"}),
-    (MEGATRON, {"step": "10", "loss": "7.399415E+00"}),
-    ("saved checkpoint step_10.pt in 1.25 s", {"checkpoint_s": "1.25"}),
-    ("checkpoint_s=3", {"checkpoint_s": "3"}),
-    ("[30/5005] loss: 0.5 (100.5 samples/s)", {"step": "30", "loss": "0.5", "samples_per_s": "100.5"}),
-    ("Epoch [3/10], Step [100/600], Loss: 0.4", {"step": "100", "loss": "0.4", "epoch": "3"}),
-    ("Epoch [3/10] done", {"epoch": "3"}),
-    ("Epoch 2 step 10", {"step": "10", "epoch": "2"}),
-    ("Epoch 3/10", {"epoch": "3"}),
-    ("epochs: 10, num_epoch=3, steps per epoch: 100, epoch 2nd, time of epoch", {}),
-    ("Step [1,250/10,000], Loss: 0.5", {"step": "1250", "loss": "0.5"}),
-    ("step 3 loss nan", {"step": "3", "loss": "nan"}),
-    ("val_loss: 0.3, eval_loss 0.4, loss scale: 8.0, time per step: 3 s, step: 1.5", {}),
-    ("", {}),
-]
+from launch.remote.lines.line_patterns import SEARCH_S, LineReader, PatternSearch
 
 
 def search(*lines: str, **own: str) -> dict[str, str]:
@@ -65,12 +15,6 @@ def search(*lines: str, **own: str) -> dict[str, str]:
     found = PatternSearch(own, warned.append).search({0: list(lines)})
     assert warned == []
     return found[0]
-
-
-@pytest.mark.parametrize(("line", "found"), LINES, ids=[line[:30] for line, _ in LINES])
-def test_what_frameworks_print_is_found(line: str, found: dict[str, str]) -> None:
-    (read,) = LineReader().lines({1: line.encode() + b"\n"}) or [""]
-    assert search(read) == found
 
 
 def test_the_newest_line_with_a_metric_counts() -> None:
@@ -122,14 +66,44 @@ def test_a_pattern_without_end_is_stopped_and_not_searched_again() -> None:
         "checkpoint in " * (LAST_BYTES // 14),
         f"step{' (' * 6}{' ' * LAST_BYTES}",
         f"[{' ' * LAST_BYTES}",
+        "loss '\" " * (LAST_BYTES // 8),
+        "".join(f"loss{number} 1 " for number in range(LAST_BYTES // 10)),
+        f"steps {'1/' * (LAST_BYTES // 2)}",
+        f"loss{'(' * LAST_BYTES}1",
     ],
     ids=lambda line: line[:20],
 )
-def test_no_line_takes_a_known_pattern_out_of_the_search(line: str) -> None:
+def test_no_line_takes_the_time_of_the_others(line: str) -> None:
     warned: list[str] = []
     patterns = PatternSearch({}, warned.append)
-    patterns.search({0: [line]})
+    assert patterns.search({0: ["epoch 3 ends", line]})[0]["epoch"] == "3"
     assert warned == []
+
+
+def test_a_total_of_all_ranks_does_not_follow_a_ranks_own_throughput() -> None:
+    patterns = PatternSearch({}, lambda _: None)
+    total = "Total img/sec on 8 GPU(s): 962.4 +-16.8"
+    assert patterns.search({0: [total]}) == {0: {"samples_per_s": "962.4"}}
+    assert patterns.search({0: ["Iter #9: 120.3 img/sec per GPU"]})[0]["samples_per_s"] == "120.3"
+    assert patterns.search({0: ['{"img_per_s": 962.4, "nodes": 2}']}) == {0: {}}
+    assert patterns.search({0: [total], 1: [total]}) == {0: {}, 1: {"samples_per_s": "962.4"}}
+
+
+def test_the_first_line_of_each_form_is_kept_with_each_metric() -> None:
+    patterns = PatternSearch({"psnr": r"PSNR: (\S+)"}, lambda _: None)
+    patterns.search({0: ["step 1 loss 0.5", "PSNR: 31.5"], 1: ["step 1 loss 0.25"]})
+    assert patterns.take_lines(0) == {
+        "step": "step 1 loss 0.5",
+        "loss": "step 1 loss 0.5",
+        "psnr": "PSNR: 31.5",
+    }
+    assert (patterns.take_lines(0), patterns.take_lines(1)) == ({}, {})
+    patterns.search({0: ["step 2 loss 0.125"], 1: [f"validated; loss 3 {'x' * 1000}"]})
+    assert patterns.take_lines(0) == {}
+    assert [len(line) for line in patterns.take_lines(1).values()] == [400]
+    for letter in "abcdef":
+        patterns.search({0: [f"{letter}: step 3"]})
+    assert patterns.take_lines(0) == {"step": "b: step 3"}
 
 
 def test_a_number_that_is_too_long_is_none_and_not_its_beginning() -> None:

@@ -2,16 +2,6 @@
 
 A pattern is searched in whole lines, the newest first, up to the first line that has it. A line ends at a
 line feed or a carriage return, as progress bars write them; escape sequences of terminals do not count.
-
-Lines that :data:`KNOWN` finds numbers in, each from its source:
-
-* Horovod, examples/pytorch/pytorch_synthetic_benchmark.py: ``Iter #3: 544.8 img/sec per GPU``
-* PyTorch examples, imagenet/main.py: ``Epoch: [0][ 10/5005]  Time ...  Loss 6.91e+00 (6.95e+00)``
-* Lightning and other bars of tqdm: ``Epoch 0:  50%|#####  | 938/1875 [00:10<00:10, 90.1it/s, loss=0.31]``
-* Transformers, trainer_callback.py, PrinterCallback: ``{'loss': 0.8091, 'learning_rate': 3e-4, ...}``
-* Keras, utils/progbar.py: ``10/100 [==>...] - ETA: 5s - loss: 1.2``, since version 3 with a drawn bar
-* DeepSpeed, utils/timer.py: ``epoch=0/micro_step=9/global_step=9, ..., CurrSamplesPerSec=111.3, ...``
-* Megatron-LM, training/training.py: ``iteration  10/ 1000 | ... | lm loss: 7.399415E+00 | ...``
 """
 
 from __future__ import annotations
@@ -20,51 +10,37 @@ import _signal  # type: ignore[import-not-found]
 import re
 
 from launch.remote.base.rate_limit import LAST_BYTES
+from launch.remote.lines.known_lines import KNOWN, read_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["KNOWN", "SEARCH_S", "LineReader", "PatternSearch", "number_text"]
+__all__ = [
+    "MOST_FORMS",
+    "SEARCH_S",
+    "SHOWN",
+    "LineReader",
+    "PatternSearch",
+    "line_form",
+    "number_text",
+    "plain_text",
+]
 
 SEARCH_S = 0.05
-"""Processor time that all patterns together may take for the lines of one sample."""
-_DIGITS = r"(?:\d{1,32}(?:,\d{3}){0,8}\.?\d{0,32}|\.\d{1,32})(?:e[-+]?\d{1,8})?"
-_NUMBER = rf"([-+]?{_DIGITS}|nan|[-+]?inf)(?!\w|\.\d)"
-"""Every repetition has a bound, here and below: a line of 4 KiB of digits or blanks would take each pattern
-more than :data:`SEARCH_S`."""
-_IS = r"['\"]?\s{0,32}[:= ]\s{0,32}"
-"""What stands between a name and its number."""
-_COUNT = r"['\"]?[\s:=#\[(]{1,12}(\d+(?:,\d{3})*)(?!\.\d|\w)"
-_ITEM = "(?:samples?|images?|imgs?|examples?|sequences?|records?)"
-KNOWN = {
-    "step": (
-        ("epoch: [", r"epoch: \[\d+\]\[\s*(\d+)/\d+\]"),
-        ("<", r"(?<!\d)(\d+)/\d+ \[[\d:]+<[\d:?]+, +[\d.?]+(?:it/s|s/it)"),
-        ("/", r"^\s*(\d+)/\d+ (?:\[[=>.]|\u2501)"),
-        ("step", rf"(?<![\w-])(?<!per )(?:global_?|train_?)?steps?{_COUNT}"),
-        ("iter", rf"(?<![\w-])(?<!per )(?<!skipped )(?<!nan )iter(?:ation)?s?{_COUNT}"),
-        ("[", r"(?<!epoch )(?<!epoch: )\[\s*(\d+)/\d+\]"),
-    ),
-    "loss": (("loss", rf"(?<![\w-])(?:train(?:ing)?[_ ]|lm )?loss{_IS}['\"]?{_NUMBER}"),),
-    "epoch": (("epoch", r"(?<![\w-])(?<!per )epoch[\s:=#\[('\"]{1,12}(\d+(?:\.\d+)?)(?!\w)"),),
-    "samples_per_s": (
-        ("/s", rf"(?<![\w.]){_NUMBER}\s*{_ITEM}\s*/\s*s(?:ec)?\b"),
-        ("per second", rf"(?<![\w.]){_NUMBER}\s*{_ITEM} per second\b"),
-        ("per", rf"(?<!\w)(?:train_|curr)?samples_?per_?sec(?:ond)?{_IS}['\"]?{_NUMBER}"),
-        ("/s", rf"\b{_ITEM}/s(?:ec)?{_IS}{_NUMBER}"),
-    ),
-    "checkpoint_s": (
-        ("checkpoint_s", rf"(?<!\w)checkpoint_s{_IS}{_NUMBER}"),
-        ("checkpoint", rf"\bcheckpoint\b.{{0,200}} (?:in|took) {_NUMBER} ?s(?:ec(?:onds)?)?\b"),
-    ),
-}
-"""By metric, patterns with one group, each behind letters in lower case without which it cannot match."""
+"""Processor time that the lines of one sample may take. What is left of it goes to known metrics."""
+MOST_FORMS = 3
+"""Forms of lines of which one is kept for each metric: who prints more has a pattern that finds too much."""
+SHOWN = 400
+"""Characters of such a line that are kept."""
 _VIRTUAL_ALARM = 26
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])|\x08")
 _LINE_ENDS = re.compile(rb"[\r\n]")
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d*)?")
 _LONGEST_NUMBER = 32
+_NO_LETTERS = re.compile("[^A-Za-z]+")
+_FORM = 200
+"""Characters of a line by which it is compared with others."""
 
 
 def number_text(text: str) -> str:
@@ -125,12 +101,22 @@ class LineReader:
         if at_end:
             whole += self._begun.values()
             self._begun = {}
-        return [_plain(line) for line in whole if line]
+        return [plain_text(line) for line in whole if line]
 
 
-def _plain(line: bytes) -> str:
+def plain_text(line: bytes) -> str:
+    """Return a line as text, without escape sequences of terminals."""
     text = line.decode("utf-8", "replace")
     return _ESCAPES.sub("", text) if "\x1b" in text or "\x08" in text else text
+
+
+def line_form(line: str) -> str:
+    """Return the letters of a line: lines of one program differ in their numbers.
+
+    >>> line_form("step 1 loss 0.5") == line_form("step 20 loss 1.25")
+    True
+    """
+    return _NO_LETTERS.sub(" ", line[:_FORM])
 
 
 class _TookTooLong(Exception):
@@ -138,7 +124,7 @@ class _TookTooLong(Exception):
 
 
 class PatternSearch:
-    """The patterns of a job; ``own`` ones, by metric, are added to the known ones or replace them.
+    """The known metrics and the patterns of a job; ``own`` ones, by metric, are added or replace known ones.
 
     A pattern may take for ever (``(a+)+b``). The kernel counts the process's time meanwhile, and Python's
     matching looks for signals as it goes (cpython, Modules/_sre/sre_lib.h). A pattern during which the time
@@ -147,61 +133,78 @@ class PatternSearch:
 
     def __init__(self, own: Mapping[str, str], warn: Callable[[str], object]) -> None:
         self._warn = warn
-        self._patterns: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
-        for name, given in KNOWN.items():
-            if name not in own:
-                self._patterns[name] = [(needle, re.compile(text, re.IGNORECASE)) for needle, text in given]
+        self._known = {name: letters for name, letters in KNOWN.items() if name not in own}
+        self._printed_own: set[int] = set()
+        """Ranks that have printed a throughput of their own."""
+        self._patterns: dict[str, re.Pattern[str]] = {}
         for name, text in own.items():
             try:
-                self._patterns[name] = [("", re.compile(text))]
+                self._patterns[name] = re.compile(text)
             except (re.error, RecursionError, OverflowError) as error:
                 warn(f"metric {name}: this node's Python does not take its pattern: {error}")
-        self._searched: tuple[str, int] = ("", 0)
+        self._forms: dict[str, set[str]] = {}
+        self._new_lines: dict[int, dict[str, str]] = {}
+        self._searched = ""
         _signal.signal(_VIRTUAL_ALARM, _raise_too_long)
 
     def search(self, lines: Mapping[int, list[str]]) -> dict[int, dict[str, str]]:
         """Return by rank the metrics that its ``lines`` hold, within :data:`SEARCH_S`."""
-        found: dict[int, dict[str, str]] = {}
+        found: dict[int, dict[str, str]] = {rank: {} for rank in lines}
         try:
             _signal.setitimer(_signal.ITIMER_VIRTUAL, SEARCH_S)
             try:
                 for rank, its in lines.items():
-                    found[rank] = self._search_lines(its)
+                    self._search_lines(rank, its, found[rank])
+                self._searched = ""
+                for rank, its in lines.items():
+                    self._read_lines(rank, its, found[rank])
             finally:
                 _signal.setitimer(_signal.ITIMER_VIRTUAL, 0)
         except _TookTooLong:
-            name, place = self._searched
-            if place < len(self._patterns[name]):
-                del self._patterns[name][place]
-            self._warn(
-                f"metric {name}: its pattern took longer than {SEARCH_S:g} s for the lines of one sample, "
-                "and is not searched any more: make it simpler"
-            )
+            if self._patterns.pop(self._searched, None) is not None:
+                self._warn(
+                    f"metric {self._searched}: its pattern took longer than {SEARCH_S:g} s for the lines of "
+                    "one sample, and is not searched any more: make it simpler"
+                )
         return found
 
-    def _search_lines(self, lines: list[str]) -> dict[str, str]:
-        found = {}
-        lowered = [line.lower() for line in lines]
-        for name, patterns in self._patterns.items():
-            for line, low in zip(reversed(lines), reversed(lowered)):  # noqa: B905
-                value = self._search_line(name, patterns, line, low)
+    def take_lines(self, rank: int) -> dict[str, str]:
+        """Return by metric the lines of a new form that numbers of a rank are from, since the last call."""
+        return self._new_lines.pop(rank, {})
+
+    def _note(self, rank: int, name: str, line: str) -> None:
+        forms = self._forms.setdefault(name, set())
+        if len(forms) < MOST_FORMS and line_form(line) not in forms:
+            forms.add(line_form(line))
+            self._new_lines.setdefault(rank, {})[name] = line.strip()[:SHOWN]
+
+    def _read_lines(self, rank: int, lines: list[str], found: dict[str, str]) -> None:
+        missing = dict(self._known)
+        for line in reversed(lines):
+            low = line.lower()
+            if not any(letter in low for letters in missing.values() for letter in letters):
+                continue
+            for name, reading in read_line(line).items():
+                value = number_text(reading.text) if name in missing else ""
+                is_own = name != "samples_per_s" or reading.of == "rank"
+                if not value or (not is_own and rank in self._printed_own):
+                    continue
+                if reading.of == "rank":
+                    self._printed_own.add(rank)
+                found[name] = value
+                del missing[name]
+                self._note(rank, name, line)
+
+    def _search_lines(self, rank: int, lines: list[str], found: dict[str, str]) -> None:
+        for name, pattern in self._patterns.items():
+            self._searched = name
+            for line in reversed(lines):
+                match = pattern.search(line)
+                value = "" if match is None else number_text(match.group(1) or "")
                 if value:
                     found[name] = value
+                    self._note(rank, name, line)
                     break
-        return found
-
-    def _search_line(
-        self, name: str, patterns: list[tuple[str, re.Pattern[str]]], line: str, low: str
-    ) -> str:
-        for place, (needle, pattern) in enumerate(patterns):
-            if needle in low:
-                self._searched = name, place
-                match = pattern.search(line)
-                if match is not None:
-                    value = number_text(match.group(1) or "")
-                    if value:
-                        return value
-        return ""
 
 
 def _raise_too_long(_number: int, _frame: object) -> None:

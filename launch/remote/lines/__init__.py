@@ -1,0 +1,1 @@
+"""The numbers in ranks' lines."""
