@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from launch.client.events import JobState, StateName
 from launch.client.rpc import ask, version_there
-from launch.errors import GiveUpError, StepTimeout
+from launch.errors import GiveUpError, RetryError, StepTimeout
 from launch.host import Host
 from launch.remote.base import timing
 from launch.remote.base.payloads import CancelAnswer, EndUploadAnswer, ReleaseAnswer, SweepAnswer
@@ -54,8 +54,10 @@ def end_job(job: str, head: Host, *, remote: str, grace_s: float | None = None) 
 
     A job that has ended stays as it is; repeated and concurrent calls do no harm. The head is polled, so that
     no single call takes long. Raise :class:`SupervisorTimeout` when the job's supervisor exceeds the time for
-    the cancellation, and :class:`~launch.errors.InputError` when there is no such job.
+    the cancellation, :class:`~launch.errors.RetryError` when the head claims more time than is waited for
+    without ``grace_s``, and :class:`~launch.errors.InputError` when there is no such job.
     """
+    longest = timing.LONGEST_GRACE_S if grace_s is None else grace_s
     words = ["cancel", job, *([] if grace_s is None else [f"{grace_s:g}"])]
     before: StateName | None = None
     until = None
@@ -65,12 +67,22 @@ def end_job(job: str, head: Host, *, remote: str, grace_s: float | None = None) 
         before = before or answer["before"]
         state = JobState.from_dict(answer["state"])
         if state.is_terminal:
-            return Ending(state, before, tuple(answer["lost"]), answer["grace"])
-        until = until or begun + answer["within"]
+            grace = min(max(answer["grace"], 0.0), longest)
+            return Ending(state, before, tuple(answer["lost"]), grace)
+        claimed = answer["within"] - timing.SUPERVISOR_END_S
+        until = until or begun + min(claimed, longest) + timing.SUPERVISOR_END_S
         if time.monotonic() > until:
+            if grace_s is None and claimed > longest:
+                ago = f"{time.monotonic() - begun:.0f} s ago"
+                raise RetryError(
+                    f"job {job} was cancelled {ago} and still runs: {head.name} "
+                    f"says that its processes have {claimed:g} s from SIGTERM to SIGKILL; wait for that, or "
+                    f"end it on every node by `fab cancel {job} --grace 10s`"
+                )
             supervisor = answer["state"].get("supervisor")
             pid = None if supervisor is None else supervisor["pid"]
             raise SupervisorTimeout(head.name, job, pid, time.monotonic() - begun)
+        time.sleep(timing.ASK_AGAIN_S)  # a head that works has waited itself
 
 
 def end_upload(job: str, head: Host, *, remote: str) -> bool:
@@ -98,9 +110,8 @@ def sweep_node(job: str, node: Host, *, remote: str | None, grace_s: float) -> S
         look = f"grep -lszxF RANKLIFT_JOB_ID={job} /proc/[0-9]*/environ"
         found = node.run(["sh", "-c", look], timeout=timing.CANCEL_STEP_S).stdout
         if found:
-            pids = " ".join(
-                pid.decode() for pid in re.findall(rb"^/proc/(\d+)/environ$", found, re.MULTILINE)
-            )
+            numbers = re.findall(rb"^/proc/([1-9][0-9]{0,6})/environ$", found, re.MULTILINE)
+            pids = " ".join(str(pid) for pid in map(int, numbers) if pid > 1)
             raise GiveUpError(
                 f"{node.name}: its ~/.ranklift was removed, but job {job} still runs: "
                 f"end it by `kill -9 {pids}` there"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from launch.client.query import report_of
 from launch.errors import InputError
+from launch.remote.base.files import read_regular
 from launch.remote.base.job_dir import TERMINAL, Unreadable, parse_plan
 from launch.remote.base.payloads import JobReport
 from launch.remote.base.records import State
@@ -26,8 +27,8 @@ def collected_facts(folder: Path) -> JobFacts:
     :class:`~launch.errors.InputError` for another folder, and for records that cannot be used.
     """
     try:
-        plan = parse_plan((folder / "job.json").read_bytes(), str(folder / "job.json"))
-        state = read(State, parse((folder / "state.json").read_bytes()))
+        plan = parse_plan(read_regular(str(folder / "job.json")), str(folder / "job.json"))
+        state = read(State, parse(read_regular(str(folder / "state.json"))))
         report = report_of(read(JobReport, stored_report(str(folder), plan, state)))
     except FileNotFoundError as error:
         raise InputError("--collected", str(folder), f"has no {Path(error.filename).name}", _REMEDY) from None

@@ -13,7 +13,8 @@ from launch.errors import GiveUpError, InputError, NodeUnreachable, RankliftErro
 from launch.host import Host
 from launch.nodeset import fold
 from launch.remote.base import frames, job_dir, timing
-from launch.remote.collect import relay
+from launch.remote.base.files import read_regular
+from launch.remote.collect import relay, send
 from launch.remote.reading import Malformed, NodeName, parse, read
 from launch.results.download import CollectReport, NodeFetch, NodeFiles, Progress
 from launch.results.folder import Results
@@ -24,6 +25,12 @@ _Result = TypeVar("_Result")
 
 _SLOWEST = 100_000
 """Slowest transfer in bytes a second; a slower one times out and may be retried."""
+_NODES = 1000
+"""Nodes of a scale set, which are the most that a job can have
+(https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-placement-groups)."""
+_NAMES = 1 << 20
+"""Bytes of their names."""
+_LONGEST_REASON = 4096
 
 
 class _NamedNode(TypedDict):
@@ -157,13 +164,26 @@ class _Run:
         def take(data: bytes) -> None:
             for kind, payload in decoder.feed(data):
                 if kind == relay.NODES:
-                    self._names = read(list[NodeName], parse(payload))
+                    self._take_names(payload)
                 elif kind == relay.PIECE:
                     self._on_part(payload)
 
         with _well_formed(head.name):
             command = rpc_argv(self._remote or "", "relay", self._job, *what)
             check(head.stream(command, take, stdin=requests, timeout=_limit(size)), head, self._job)
+
+    def _take_names(self, payload: bytes) -> None:
+        """Take the names of the job's nodes, which the stack may have no more. Each answer has the same."""
+        if len(payload) > _NAMES:
+            raise frames.ProtocolError(f"a list of nodes of {len(payload)} bytes")
+        names = read(list[NodeName], parse(payload))
+        if len(names) > _NODES or len({*names}) < len(names):
+            raise frames.ProtocolError(
+                f"a list of nodes with {len(names)} names, of which {len({*names})} differ"
+            )
+        if self._names not in ([], names):
+            raise frames.ProtocolError("another list of nodes than before")
+        self._names = names
 
     def _on_part(self, payload: bytes) -> None:
         if len(payload) < relay.PART.size:
@@ -179,7 +199,7 @@ class _Run:
         if not last:
             self._attempt(name, lambda: self._fetch(name).take(piece))
         elif piece:
-            self._errors[name] = NodeUnreachable(name, piece.decode("utf-8", "replace"))
+            self._errors[name] = NodeUnreachable(name, piece[:_LONGEST_REASON].decode("utf-8", "replace"))
 
     def _requests(self, name: str, *, is_head: bool) -> bytes:
         return self._attempt(name, lambda: self._fetch(name).requests(is_head=is_head)) or b""
@@ -249,7 +269,7 @@ class _Run:
     def _remembered(self) -> list[str]:
         """Return the job's nodes from the plan that an earlier collect fetched; empty without one."""
         try:
-            plan = job_dir.parse_plan((self._results.folder / "job.json").read_bytes())
+            plan = job_dir.parse_plan(read_regular(str(self._results.folder / send.PLAN)))
             return [node["name"] for node in read(list[_NamedNode], plan["nodes"])]
         except (OSError, job_dir.Unreadable, Malformed):
             return []

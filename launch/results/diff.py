@@ -85,6 +85,11 @@ class Wanted:
         """Whether the file replaces the local copy."""
         return self.entry.path in _NEWEST_COUNTS
 
+    @property
+    def least(self) -> int:
+        """Bytes that have to come at least: all that no local copy can be the beginning of."""
+        return max(0, self.entry.size - max((copy.size for copy in self.here.copies), default=0))
+
 
 @dataclass(slots=True)
 class FetchPlan:

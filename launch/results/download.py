@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from launch.client.left_files import LeftFiles, merged
 from launch.errors import GiveUpError
-from launch.remote.base import frames, job_dir, payloads
-from launch.remote.base.files import write_all
+from launch.remote.base import frames, payloads
 from launch.remote.base.payloads import FileEnd, FileStart, Listed
 from launch.remote.collect import send
 from launch.remote.reading import parse, read
 from launch.results.diff import Copy, Entry, FetchPlan, Landing, Wanted, landing, plan_fetch
 from launch.results.folder import CannotKeep, Changed, Results
+from launch.results.received_file import NO_PLAN, PLAN_BYTES, ReceivedFile
 
 __all__ = ["CollectReport", "NodeFetch", "NodeFiles", "Progress"]
 
-_LISTING = 256 << 20
-"""Bytes of a node's list of files: some two million files."""
+_LISTING, _ENTRIES = 128 << 20, 1_000_000
+"""Bytes and entries of the lists of files of one collect, all nodes together: an entry takes 1 KB of
+memory and 40 µs here, however few bytes it has."""
+_LONGEST_REASON = 1000
+"""Characters kept of a node's reason why it did not send a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +82,12 @@ class CollectReport:
 
 
 class Progress:
-    """Bytes of all nodes: expected, received, and (of local files) hashed."""
+    """Bytes of all nodes: expected, received, (of local files) hashed, and still due; and
+    bytes and entries of their lists."""
 
     def __init__(self, show: Callable[[Progress], object]) -> None:
         self.total = self.come = self.checked = 0
+        self.listing = self.entries = self.due = 0
         self._show = show
 
     def add(self, *, total: int = 0, come: int = 0, checked: int = 0) -> None:
@@ -106,10 +110,10 @@ class NodeFetch:
         self._results, self._progress, self._claims = results, progress, claims
         self._decoder = frames.Decoder()
         self._entries: list[Entry] = []
-        self._listing = 0
+        self._listing = self._listed_entries = self._due = 0
         self._listed = False
         self._waiting: deque[tuple[Wanted, list[Any]]] = deque()
-        self._file: _File | None = None
+        self._file: ReceivedFile | None = None
         self._kept: set[str] = set()
         self._written: dict[str, bool] = {}
         self._bytes = 0
@@ -124,8 +128,10 @@ class NodeFetch:
         """Start again over another connection: request again what the last one left unfinished."""
         self.close()
         self._decoder = frames.Decoder()
-        self._entries, self._listing, self._listed = [], 0, False
+        self._forget_listing()
+        self._listed = False
         self._waiting.clear()
+        self._owe(-self._due)
 
     def close(self) -> None:
         """Close a file whose transfer is unfinished; the received part stays."""
@@ -153,10 +159,28 @@ class NodeFetch:
         self._skipped, self._left_out, self._matched = plan.skipped, plan.left_out, plan.matched
         self._kept.update(copy.name for copy in plan.kept)
         self._make(plan)
-        self._results.forget_sums(copy.name for one in plan.wanted for copy in one.here.copies if copy.whole)
-        lines = [self._request(wanted) for wanted in plan.wanted]
-        self._progress.add(total=sum(wanted.entry.size for wanted in plan.wanted))
+        wanted = [one for one in plan.wanted if self._fits(one)]
+        self._results.forget_sums(copy.name for one in wanted for copy in one.here.copies if copy.whole)
+        lines = [self._request(one) for one in wanted]
+        self._progress.add(total=sum(one.entry.size for one in wanted))
         return b"".join(lines)
+
+    def _fits(self, wanted: Wanted) -> bool:
+        """Return whether the disk takes the file beside all that is still due; note why one is left out."""
+        size, room = wanted.entry.size, self._results.free() - self._progress.due
+        if wanted.entry.path == send.PLAN and size > PLAN_BYTES:
+            self._left_out[wanted.entry.path] = NO_PLAN.format(size)
+        elif wanted.least > max(room, 0):
+            problem = f"has {size} bytes, and {self._results.folder} has room for {max(room, 0)}"
+            self._left_out[wanted.entry.path] = problem
+        else:
+            self._owe(wanted.least)
+            return True
+        return False
+
+    def _owe(self, count: int) -> None:
+        self._due += count
+        self._progress.due += count
 
     @property
     def is_of_head(self) -> bool:
@@ -201,11 +225,12 @@ class NodeFetch:
             if kind == send.DATA:
                 self._data(payload)
             elif kind == send.ENTRIES:
-                self._listing += len(payload)
-                if self._listing > _LISTING:
-                    raise frames.ProtocolError(f"a list of files of more than {_LISTING >> 20} MiB")
-                self._entries += map(Entry.from_listing, read(list[Listed], parse(payload)))
+                self._count(len(payload), 0)
+                listed = read(list[Listed], parse(payload))
+                self._count(0, len(listed))
+                self._entries += map(Entry.from_listing, listed)
             elif kind == send.LEFT:
+                self._count(len(payload), 0)
                 self._left = LeftFiles.of(self.node, read(payloads.LeftFiles, parse(payload)))
             elif kind == send.LISTED:
                 self._listed, self.has_folder = True, read(bool, parse(payload))
@@ -213,6 +238,24 @@ class NodeFetch:
                 self._start(read(FileStart, parse(payload)))
             elif kind == send.END:
                 self._end(read(FileEnd, parse(payload)))
+
+    def _count(self, size: int, entries: int) -> None:
+        """Count what the node lists. Raise :class:`~launch.remote.base.frames.ProtocolError`, with its list
+        forgotten, where all lists together are longer than what is kept."""
+        self._listing, self._listed_entries = self._listing + size, self._listed_entries + entries
+        now = self._progress
+        now.listing, now.entries = now.listing + size, now.entries + entries
+        if now.listing > _LISTING or now.entries > _ENTRIES:
+            self._forget_listing()
+            raise frames.ProtocolError(
+                f"with its list of files this collect has more than {_ENTRIES} files and folders, or "
+                f"{_LISTING >> 20} MiB of names: pack small files into archives in the job"
+            )
+
+    def _forget_listing(self) -> None:
+        self._progress.listing -= self._listing
+        self._progress.entries -= self._listed_entries
+        self._entries, self._listing, self._listed_entries = [], 0, 0
 
     def check(self) -> None:
         """Raise :class:`~launch.errors.GiveUpError` when requested files have not arrived."""
@@ -232,7 +275,12 @@ class NodeFetch:
         source = goal if isinstance(goal, Copy) else goal.source
         digest = None if source is None else digests[wanted.here.copies.index(source)]
         here = 0 if source is None else source.size
-        self._file = _File(self._results, wanted, goal, mtime_ns, digest, size - here)
+        if size - here > max(wanted.least, self._results.free()):
+            raise GiveUpError(
+                f"{self.node}: {wanted.entry.path} has {size} bytes now, more than the disk takes"
+            )
+        self._owe(size - here - wanted.least)
+        self._file = ReceivedFile(self._results, wanted, goal, mtime_ns, digest, size - here)
         self._progress.add(come=here)
 
     def _data(self, data: bytes) -> None:
@@ -245,6 +293,7 @@ class NodeFetch:
             self.close()
             raise GiveUpError(f"{self.node}: it sent more of {path} than the size that it had announced")
         self._file.write(data)
+        self._owe(-len(data))
         self._bytes += len(data)
         self._progress.add(come=len(data))
 
@@ -254,13 +303,14 @@ class NodeFetch:
         if file is None and not self._waiting:
             raise GiveUpError(f"{self.node}: it sent files that were not requested")
         wanted = file.wanted if file is not None else self._waiting.popleft()[0]
+        self._owe(-(file.left if file is not None else wanted.least))
         path = wanted.entry.path
         try:
             if gone:
                 self._vanished.append(path)
                 self._results.drop_part(wanted.name)
             elif error or file is None:
-                self._left_out[path] = error or "it was not sent"
+                self._left_out[path] = error[:_LONGEST_REASON] or "it was not sent"
             elif isinstance(file.goal, Copy):
                 self._results.confirm(file.goal, file.mtime_ns, file.digest.hexdigest())
                 self._kept.add(file.goal.name)
@@ -272,7 +322,7 @@ class NodeFetch:
             if file is not None:
                 file.close()
 
-    def _land(self, file: _File, goal: Landing, sha256: str) -> None:
+    def _land(self, file: ReceivedFile, goal: Landing, sha256: str) -> None:
         name = file.land(goal, sha256)
         self._written[name] = goal.source is not None
         if name != (goal.replaces.name if goal.replaces is not None else file.wanted.name):
@@ -292,86 +342,3 @@ class NodeFetch:
             left=self._left,
             matched=self._matched,
         )
-
-
-class _File:
-    """A file being received; if it cannot be written, its bytes are discarded, so that the next follows."""
-
-    def __init__(
-        self,
-        results: Results,
-        wanted: Wanted,
-        goal: Landing | Copy,
-        mtime_ns: int,
-        digest: Any,
-        left: int,
-    ) -> None:
-        self.wanted, self.goal, self.mtime_ns = wanted, goal, mtime_ns
-        self.left = left
-        """Bytes that are still to come, as announced: a stream without end would fill the disk."""
-        self._results = results
-        self.digest = hashlib.sha256() if digest is None else digest.copy()
-        self._part: IO[bytes] | None = None
-        self._problem = ""
-        if isinstance(goal, Landing):
-            try:
-                self._part = results.open_part(wanted.name, goal.source, self.digest)
-            except (CannotKeep, Changed) as error:
-                self._problem = str(error)
-
-    def write(self, data: bytes) -> None:
-        """Write the next bytes. Raise :class:`~launch.errors.RetryError` when no file can be written here."""
-        if self._part is None:
-            return
-        try:
-            write_all(self._part.fileno(), data)
-        except OSError as error:
-            trouble = self._results.trouble(error)
-            self.close()
-            if not isinstance(trouble, CannotKeep):
-                raise trouble from None
-            self._problem = str(trouble)
-        self.digest.update(data)
-
-    def land(self, goal: Landing, sha256: str) -> str:
-        """Give the file its name and return it. Raise :class:`~launch.results.folder.CannotKeep`."""
-        if self._problem:
-            raise CannotKeep(self._problem)
-        if self.digest.hexdigest() != sha256:
-            self._results.drop_part(self.wanted.name)
-            raise CannotKeep("changed during the transfer: collect again")
-        if self.wanted.entry.path == send.PLAN and self._part is not None:
-            sha256 = self._drop_values(self._part) or sha256
-        self.close()
-        return self._results.keep(self.wanted.name, goal.name, goal.replaces, self.mtime_ns, sha256)
-
-    def _drop_values(self, part: IO[bytes]) -> str:
-        """Remove the values of the user's variables from a plan; return its new digest, "" if unchanged.
-
-        The values are secrets. Only node code of earlier versions sends them, and its jobs keep that code.
-        """
-        part.seek(0)
-        sent = part.read()
-        try:
-            data = job_dir.shown_plan(sent)
-        except job_dir.Unreadable as error:
-            self._results.drop_part(self.wanted.name)
-            raise CannotKeep(error.problem) from None
-        if data == sent:
-            return ""
-        part.seek(0)
-        part.truncate()
-        try:
-            write_all(part.fileno(), data)
-        except OSError as error:
-            raise self._results.trouble(error) from None
-        return hashlib.sha256(data).hexdigest()
-
-    def close(self) -> None:
-        """Close the file; the received part stays."""
-        part, self._part = self._part, None
-        if part is not None:
-            try:
-                part.close()
-            except OSError as error:  # a network disk may report only now that it is full
-                raise self._results.trouble(error) from None

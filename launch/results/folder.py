@@ -32,6 +32,8 @@ __all__ = ["PARTS", "SUMS", "CannotKeep", "Changed", "Results", "read_sums", "su
 
 _LOCK = "lock"
 _CHUNK = 1 << 16
+_MOST_FOLDERS = 250_000
+"""Folders that one collect makes or looks at. A short path may have many, and each takes a kilobyte here."""
 _OF_THIS_NAME = (
     *(errno.EACCES, errno.EEXIST, errno.EILSEQ, errno.EINVAL, errno.EISDIR, errno.ELOOP),
     *(errno.ENAMETOOLONG, errno.ENOTDIR, errno.EPERM),
@@ -148,6 +150,13 @@ class Results:
         """Return the path of the copy."""
         return (self.folder if copy.whole else self._parts) / copy.name
 
+    def free(self) -> int:
+        """Return the number of bytes that the disk still takes."""
+        try:
+            return shutil.disk_usage(self.folder).free
+        except OSError as error:
+            raise self.trouble(error) from None
+
     # -- what comes -------------------------------------------------------------------------------
 
     def make_folder(self, name: str) -> None:
@@ -245,6 +254,8 @@ class Results:
             path = path / part
             if path in self._made:
                 continue
+            if len(self._made) >= _MOST_FOLDERS:
+                raise CannotKeep(f"would be in one of more than {_MOST_FOLDERS} folders of this collect")
             try:
                 found = self._look(path)
                 if found is not None and top == self._parts and not stat.S_ISDIR(found.st_mode):

@@ -19,6 +19,7 @@ from launch.errors import (
     NoSuchJob,
     NotPushed,
     RankliftError,
+    ReplaceNodeError,
     StepTimeout,
 )
 from launch.nodeset import fold
@@ -46,6 +47,12 @@ _INTERRUPTED = (
     "interrupted; once its head has the cancel, it continues: `fab job {job}` shows the job as being "
     "cancelled then"
 )
+
+_NOT_BY_ITS_HEAD = (
+    *(GiveUpError, InputError, ManyNodesError, NodeUnreachable),
+    *(NotPushed, ReplaceNodeError, StepTimeout),
+)
+"""Errors after which every node is contacted: the head, which may lie, does not end the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +169,8 @@ def format_cancelled(done: Cancelled) -> str:
     """Return what was done as text."""
     state = done.state
     if state is None:
-        what = "state unknown" if done.problem is None else "still runs"
+        is_left = any(not isinstance(found, Exception) and found.left for found in done.swept.values())
+        what = "still runs" if is_left and done.problem is not None else "state unknown"
         return "\n".join([f"job {done.job}: {what}", *_found(done.swept)])
     if done.before == state.state:
         upload = "; its upload was ended, `fab upload` goes on" if done.upload_ended else ""
@@ -201,7 +209,8 @@ def _nodes(names: Iterable[str]) -> str:
 
 
 def cancel_job(stack: Stack, inventory: Inventory, job: str, grace_s: float | None) -> Cancelled:
-    """End the job through its head; where the head cannot or has no records of it, on every node.
+    """End the job through its head; where the head cannot, has no records of it or answers nonsense, on every
+    node.
 
     Raises :class:`~launch.errors.InputError` when neither the job nor a process of it exists.
     """
@@ -217,19 +226,17 @@ def cancel_job(stack: Stack, inventory: Inventory, job: str, grace_s: float | No
         try:
             place = find_job(stack, inventory, job)
             ending = end_job(job, cluster.host(place.head), remote=place.remote, grace_s=grace_s)
-        except (ManyNodesError, NodeUnreachable, NoSuchJob, NotPushed, StepTimeout) as error:
-            problem = None
-            if isinstance(error, SupervisorTimeout):
-                problem = f"{error}; {_remedy(error, inventory)}"
-            elif isinstance(error, StepTimeout):
-                problem = f"{error.node} did not answer within {error.seconds:g} s; cancel again"
+        except _NOT_BY_ITS_HEAD as error:
+            if isinstance(error, InputError) and not isinstance(error, NoSuchJob) and place is None:
+                raise  # what the user gave is wrong; of a head's answer it is the head's word alone
+            problem = _problem(error, inventory)
             if isinstance(error, NoSuchJob):
                 first = f"{error.problem}\n"
             else:
                 first = f"{error}\n" if problem is None else ""  # else it is reported at the end
             output.progress(f"{first}job {job} cannot be ended by its head; contacting every node directly")
             silent: dict[str, Exception] = {}  # a second try would take as long as the first
-            if isinstance(error, NodeUnreachable):
+            if isinstance(error, (NodeUnreachable, ReplaceNodeError)):
                 silent[error.node] = error
             elif isinstance(error, ManyNodesError):
                 silent = error.errors
@@ -239,20 +246,20 @@ def cancel_job(stack: Stack, inventory: Inventory, job: str, grace_s: float | No
                 problem = f"{error.problem}, and no process of it runs on any of {len(found)} nodes"
                 raise InputError("job", job, problem, "see `fab jobs`") from error
             if isinstance(error, SupervisorTimeout) and place is not None and _is_free(found):
-                with suppress(InputError, NodeUnreachable, StepTimeout):  # then the problem is reported
+                with suppress(RankliftError):  # then the problem is reported
                     state = end_supervisor(job, cluster.host(place.head), remote=place.remote)
                     if state.is_terminal:
                         return Cancelled(job, state, None, found, place.head.name)
             return Cancelled(
                 job, None, None, found, None if place is None else place.head.name, problem=problem
             )
+        state = ending.state
+        left = state.nodes if state.state == "LOST" else ending.lost
+        found = sweep(left, ending.grace_s) if left else {}
         upload_ended = False
         if ending.before == ending.state.state:
             with suppress(GiveUpError):  # node code from before this command
                 upload_ended = end_upload(job, cluster.host(place.head), remote=place.remote)
-        state = ending.state
-        left = state.nodes if state.state == "LOST" else ending.lost
-        found = sweep(left, ending.grace_s) if left else {}
         return Cancelled(job, state, ending.before, found, place.head.name, upload_ended)
 
 
@@ -267,6 +274,18 @@ def _is_free(swept: Mapping[str, Swept | Exception]) -> bool:
     On a silent node, which may be dead, processes end by themselves once the supervisor is gone.
     """
     return not any(not isinstance(found, Exception) and found.left for found in swept.values())
+
+
+def _problem(error: RankliftError, inventory: Inventory) -> str | None:
+    """Return why the job may not have ended although its head answers; None where another error says it."""
+    from launch.client.cancel import SupervisorTimeout
+
+    if isinstance(error, SupervisorTimeout):
+        return f"{error}; {_remedy(error, inventory)}"
+    if isinstance(error, StepTimeout):
+        return f"{error.node} did not answer within {error.seconds:g} s; cancel again"
+    is_of_head = isinstance(error, (GiveUpError, InputError)) and not isinstance(error, NoSuchJob)
+    return str(error) if is_of_head else None
 
 
 def _remedy(error: SupervisorTimeout, inventory: Inventory) -> str:

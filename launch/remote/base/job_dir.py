@@ -25,6 +25,7 @@ from launch.remote.base import timing
 from launch.remote.base.files import keep_name, read_regular, remove_unfinished, replace_file, shorten_file
 from launch.remote.base.processes import identity, is_alive
 from launch.remote.base.records import Plan, Process, ShownPlan, State, Version
+from launch.remote.reading import Malformed, parse
 
 __all__ = [
     "PLAN_VERSION",
@@ -114,10 +115,9 @@ def _without_secrets(data: bytes) -> bytes:
 
 def _parse_record(data: bytes, fields: Iterable[str], path: str) -> Any:
     """Return the record that a file's bytes hold. Raise :class:`Torn` when it lacks one of ``fields``."""
-    try:
-        record = json.loads(data)
-    except (ValueError, RecursionError):
-        record = None
+    record: Any = None
+    with suppress(Malformed):
+        record = parse(data)
     if not isinstance(record, dict) or not record.keys() >= set(fields):
         raise Torn(path, "is damaged")
     return record

@@ -21,7 +21,7 @@ from launch.remote.base.records import (
     State,
     StateName,
 )
-from launch.remote.reading import ContentId, Count, JobId, NodeName, Rank, Ranks, Seconds, UnixTime
+from launch.remote.reading import ContentId, Count, JobId, NodeName, Pid, Rank, Ranks, Seconds, UnixTime
 
 __all__ = [
     "Busy",
@@ -307,7 +307,7 @@ class SweepAnswer(TypedDict):
     """Answer of ``sweep``."""
 
     ended: Count
-    left: list[Count]
+    left: list[Pid]
 
 
 class MpiRequest(TypedDict):

@@ -10,7 +10,7 @@ from typing import Dict, List, Literal, Tuple, TypedDict, Union  # noqa: UP035  
 
 from launch.remote.base.health_records import HealthCheck, HealthEvent, ProbeEvent, ProbeOrder, Timed
 from launch.remote.base.phase_records import Phase, PhaseEvent, PlannedPrice
-from launch.remote.reading import ContentId, Count, ExitStatus, JobId, NodeName, Rank, Seconds, UnixTime
+from launch.remote.reading import ContentId, Count, ExitStatus, JobId, NodeName, Pid, Rank, Seconds, UnixTime
 
 __all__ = [
     "BARE",
@@ -230,7 +230,7 @@ class ShownPlan(_Plan):
 class Process(TypedDict):
     """Identity of a process, distinct from a later one with the same pid, also after a reboot."""
 
-    pid: int
+    pid: Pid
     started: int
     boot: str
 

@@ -123,6 +123,7 @@ class TestListing:
             ),
             *(("tags", {"a": 1}), ("failure", {"rank": 1}), ("exit_status", 10**9), ("state", "DONE")),
             *(("waits_for", ["a/b"]), ("ranks", -1), ("restarts", True), ("supervisor", {"pid": "1"})),
+            *(("supervisor", {"pid": pid, "started": 1, "boot": "b"}) for pid in (-1, 0, 1, 2**22 + 1)),
         ],
     )
     def test_any_field_out_of_its_bounds_is_named(self, field: str, value: object) -> None:
@@ -379,6 +380,7 @@ def test_of_what_a_node_names_as_processes_the_advice_has_numbers_alone() -> Non
         def run(self, argv: Sequence[str], /, **_options: Any) -> Completed:
             return Completed(0, b"" if "ls -t" in argv[-1] else self._stdout, b"")
 
-    head = Removed(b"/proc/12/environ\n/proc/7;reboot/environ\n/proc/x/environ\n")
+    lines = (b"/proc/%s/environ\n" % pid for pid in (b"12", b"7;reboot", b"x", b"-1", b"0", b"1", b"9" * 99))
+    head = Removed(b"".join(lines))
     with pytest.raises(GiveUpError, match=r"end it by `kill -9 12` there$"):
         sweep_node("t-1", head, remote=None, grace_s=1.0)

@@ -32,7 +32,9 @@ def cluster(tmp_path: Path) -> Cluster:
     return Cluster(tmp_path).make()
 
 
-def from_a_node(into: Path, name: str, data: bytes, announced: int | None = None) -> NodeFiles:
+def from_a_node(
+    into: Path, name: str, data: bytes, announced: int | None = None, listed: int | None = None
+) -> NodeFiles:
     """What came of a head that sends one file as it is."""
     results = Results(into, "t-1")
     fetch = NodeFetch(HEAD, results, Progress(lambda _: None), {})
@@ -43,11 +45,12 @@ def from_a_node(into: Path, name: str, data: bytes, announced: int | None = None
         fetch.take(frames.frame(kind, answer if isinstance(answer, bytes) else json.dumps(answer).encode()))
 
     try:
-        take(remote.ENTRIES, [["f", name, len(data), at]])
+        take(remote.ENTRIES, [["f", name, len(data) if listed is None else listed, at]])
         take(remote.LISTED, True)
         assert fetch.requests(is_head=True)
         take(remote.START, {"matched": [], "size": size, "mtime_ns": at})
-        take(remote.DATA, data)
+        for start in range(0, len(data), piece := 1 << 20):
+            take(remote.DATA, data[start : start + piece])
         take(remote.END, {"sha256": hashlib.sha256(data).hexdigest()})
         fetch.check()
     finally:
@@ -116,7 +119,9 @@ class TestWhatComes:
         fetch = NodeFetch(HEAD, results, Progress(lambda _: None), {})
         piece = frames.frame(remote.ENTRIES, json.dumps([["f", "x" * 2**20, 1, 1]] * 50).encode())
         try:
-            with pytest.raises(frames.ProtocolError, match="a list of files of more than 256 MiB"):
+            with pytest.raises(
+                frames.ProtocolError, match="more than 1000000 files and folders, or 128 MiB of"
+            ):
                 for _ in range(6):
                     fetch.take(piece)
         finally:

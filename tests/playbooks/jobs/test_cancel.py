@@ -14,15 +14,23 @@ from invoke.exceptions import Exit
 
 from infra.inventory import Inventory
 from launch.client import cancel as launch_ending
-from launch.client.cancel import Ending, SupervisorTimeout, Swept, end_job
+from launch.client.cancel import Ending, SupervisorTimeout, Swept
 from launch.client.events import JobState
-from launch.errors import InputError, NodeUnreachable, NoSuchJob, NotPushed, StepTimeout
+from launch.errors import (
+    GiveUpError,
+    HostKeyChanged,
+    InputError,
+    NodeUnreachable,
+    NoSuchJob,
+    NotPushed,
+    RankliftError,
+    StepTimeout,
+)
 from playbooks.jobs import cancel as ending
-from playbooks.jobs import handle
+from playbooks.jobs import handle, location
 from playbooks.jobs.cancel import Cancelled, cancel_job, format_cancelled
 from playbooks.jobs.location import Place
 from playbooks.project import Stack
-from tests.launch.remote.sample_records import sample_state
 from tests.playbooks.jobs.test_tables import state
 from tests.playbooks.server import make_key, save_stack
 
@@ -248,18 +256,58 @@ def test_ctrl_c_leaves_the_cancel_to_the_head(sealed: Sealed, capsys: pytest.Cap
     assert "once its head has the cancel, it continues: `fab job t-1`" in capsys.readouterr().err
 
 
-def test_the_end_that_does_not_come_names_the_process_that_owes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    raw = sample_state(nodes=["node000000"], ranks=1, supervisor={"pid": 77, "started": 1, "boot": "b"})
-    answer = {"before": "RUNNING", "state": raw, "lost": [], "grace": 0.0, "within": -1.0}
-    monkeypatch.setattr(launch_ending, "ask", lambda *_, **__: answer)
+@pytest.mark.parametrize(
+    "error",
+    [
+        GiveUpError("node000000: its answer cannot be decoded"),
+        GiveUpError("node000000: exit status 1"),
+        InputError("job", "t-1", "what a head says of it", "see `fab jobs`"),
+        HostKeyChanged("node000000", "shows another key"),
+    ],
+)
+@pytest.mark.parametrize("sought", [False, True])
+def test_a_head_whose_answer_is_of_no_use_keeps_no_job_running(
+    sealed: Sealed,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    error: RankliftError,
+    sought: bool,
+) -> None:
+    if sought and isinstance(error, GiveUpError):  # in the search for the job's head already
 
-    class Head:
-        name = "node000000"
+        def find(*_: object) -> Place:
+            raise error
 
-    with pytest.raises(
-        SupervisorTimeout, match=r"process 77 on node000000, does not react: job t-1 was cancelled 0 s ago"
-    ):
-        end_job("t-1", Head(), remote="abc")  # type: ignore[arg-type]
+        monkeypatch.setattr(ending, "find_job", find)
+    sealed.head_fails(error)
+    sealed.nodes_find({"node000003": Swept(2, ())})
+    assert sealed.cancel() == 1
+    printed = capsys.readouterr()
+    assert "node000003: 2 processes ended\n" in printed.out
+    assert printed.out.startswith("job t-1: state unknown\n")
+    assert str(error).partition(": ")[2] in printed.err
+
+
+def test_an_id_that_is_none_reaches_no_node(sealed: Sealed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ending, "find_job", location.find_job)
+    monkeypatch.setattr(ending, "_sweep", None)
+    with pytest.raises(InputError, match="is not a job's id"):
+        cancel_job(sealed.stack, sealed.inventory, "../x", None)
+
+
+def test_a_supervisor_whose_end_cannot_be_told_is_reported(
+    sealed: Sealed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def garbage(*_: object, **__: object) -> JobState:
+        raise GiveUpError("node000000: its answer cannot be decoded")
+
+    monkeypatch.setattr(launch_ending, "end_supervisor", garbage)
+    sealed.head_fails(SupervisorTimeout("node000000", "t-1", 4242, 33.2))
+    sealed.nodes_find({"node000003": Swept(2, ())})
+    assert sealed.cancel() == 1
+    printed = capsys.readouterr()
+    assert "node000003: 2 processes ended" in printed.out
+    assert "does not react" in printed.err
 
 
 class TestAJobWithoutRecords:
