@@ -163,12 +163,11 @@ class Stack:
         if self.configuration.exists():
             # After `pulumi stack rename` it is up, and an update would make all of it anew.
             return f"run `fab status --stack {self.name}` if it is up, else `fab up --stack {self.name}`"
-        known = ", ".join(name for name in self._saved_stacks() if name != self.short_name)
+        known = ", ".join(sorted(self._saved_stacks() - {self.short_name}))
         return f"{self.meant}{f'known here: {known}; ' if known else ''}see `pulumi stack ls`"
 
-    def _saved_stacks(self) -> list[str]:
-        files = self.project.glob(f".ranklift/*/{inventory.INVENTORY_FILE}")
-        return sorted(path.parent.name for path in files)
+    def _saved_stacks(self) -> set[str]:
+        return {path.parent.name for path in self.project.glob(f".ranklift/*/{inventory.INVENTORY_FILE}")}
 
     @property
     def meant(self) -> str:
@@ -193,14 +192,17 @@ class Stack:
 
     def forget(self) -> None:
         """Remove the stack's files here, keys included; other files in its folder stay."""
-        shutil.rmtree(self.jobs, ignore_errors=True)
-        self.lock_note.unlink(missing_ok=True)
-        self.last_check.unlink(missing_ok=True)
-        self.node_price.unlink(missing_ok=True)
-        self.metrics_token.unlink(missing_ok=True)
-        self.check_lock.unlink(missing_ok=True)
-        for remembered in (*self.folder.glob("hashes*.json"), *self.folder.glob("push-*.json")):
-            remembered.unlink(missing_ok=True)
+        for notes in (self.jobs, self.folder / "silent"):
+            shutil.rmtree(notes, ignore_errors=True)
+        notes_of_stack = (
+            self.lock_note,
+            self.last_check,
+            self.node_price,
+            self.metrics_token,
+            self.check_lock,
+        )
+        for note in (*notes_of_stack, *self.folder.glob("hashes*.json"), *self.folder.glob("push-*.json")):
+            note.unlink(missing_ok=True)
         inventory.remove(self.folder)
 
     def exists(self) -> bool:

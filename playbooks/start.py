@@ -140,16 +140,22 @@ def _fabric() -> None:
         from fabric.main import program as fabric
         from invoke.exceptions import Exit
 
+    from launch.errors import InputError
+    from playbooks.cli import output
     from playbooks.cli.invoke_patches import improve_program
+    from playbooks.fabfile_loader import FabfileLoader
 
+    fabric.loader_class = FabfileLoader
     execute, load = fabric.execute, fabric.load_collection
 
     def load_collection() -> None:
         try:
             load()
+        except InputError as error:
+            output.error(error)
+            sys.exit(2)
         except Exit:
-            from launch.errors import InputError
-            from playbooks.cli import completion, output
+            from playbooks.cli import completion
 
             is_named = any(fabric.args[name].value for name in ("search-root", "collection"))
             if is_named or completion.fabfile_around(Path.cwd()) is not None:
@@ -169,9 +175,6 @@ def _fabric() -> None:
         try:
             execute()
         except NothingToDo:  # without any task Fabric runs what follows -- on the hosts of its own -H
-            from launch.errors import InputError
-            from playbooks.cli import output
-
             line = fabric.core.remainder
             remedy = f"give it to exec: fab exec --nodes 0-3 -- {line}"
             output.error(InputError("--", line, "no task takes the words after it", remedy))

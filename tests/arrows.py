@@ -209,6 +209,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "launch.remote.environment.conda": {"launch.remote.base", "launch.remote.environment"},
     "launch.remote.head": {
+        "launch.remote.descent",
         *("launch.remote.base", "launch.remote.head.runners", "launch.remote.log", "launch.remote.mpi"),
         *("launch.remote.data", "launch.remote.debug", "launch.remote.node.runtimes", "launch.remote.probe"),
         *("launch.remote.sample", "launch.remote.store", "launch.remote.node.slots"),
@@ -224,6 +225,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "launch.remote.hangs": {"launch.remote.base", "launch.remote.debug"},
     "launch.remote.node": {
+        "launch.remote.descent",
         *("launch.remote.base", "launch.remote.debug.debug_child", "launch.remote.debug.dump_lines"),
         *("launch.remote.node.runtimes", "launch.remote.sample"),
         *("launch.remote.agent.entry", "launch.remote.agent.identity_token", "launch.remote.agent.imds"),

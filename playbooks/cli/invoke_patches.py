@@ -21,7 +21,7 @@ from playbooks.cli.table_layout import described, refilled
 from playbooks.cli.task_help import Forms, print_help_of
 from playbooks.project import find_project
 
-__all__ = ["improve_command_line", "improve_program"]
+__all__ = ["improve_command_line", "improve_program", "is_ours"]
 
 
 def improve_program(program: Any, version: str) -> None:
@@ -73,7 +73,7 @@ def improve_command_line(choices: Mapping[str, Any]) -> None:
 
     def print_task_help(name: str) -> None:
         task, context = program.collection[name], program.parser.contexts[name]
-        print_help_of(task, name, context, program.print_columns, is_ours=_is_ours(task))
+        print_help_of(task, name, context, program.print_columns, is_ours=is_ours(task))
 
     def list_tasks() -> None:
         if program.list_root or program.list_depth:
@@ -117,7 +117,7 @@ def _parse_tasks(program: Any, parse: Callable[[], None]) -> None:
             core.unparsed, core.remainder = arranged(core.unparsed, rest, contexts, front), ""
         parse()
         _check_topic(program.args.help.value, contexts)
-        ours = [task for task in program.tasks if _is_ours(program.collection[task.name])]
+        ours = [task for task in program.tasks if is_ours(program.collection[task.name])]
         refuse_without_effect(program.args, ours, words)
     except ParseError as error:
         raise _refused(parser_error(error, words, contexts, _examples(program.collection))) from None
@@ -170,11 +170,11 @@ def _examples(collection: Any) -> dict[str, str]:
     """Return the examples of tasks, by every name of a task."""
     found = {}
     for name, aliases in collection.task_names.items():
-        if _is_ours(collection[name]):
+        if is_ours(collection[name]):
             found.update(dict.fromkeys((name, *aliases), collection[name].body.example))
     return found
 
 
-def _is_ours(task: Any) -> bool:
+def is_ours(task: Any) -> bool:
     """Return whether :func:`playbooks.cli.task.command` made a task; others are of the user's fabfile."""
     return hasattr(task.body, "example")

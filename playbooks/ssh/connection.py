@@ -14,8 +14,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, ClassVar
@@ -30,6 +30,7 @@ from launch.host import Completed
 from launch.remote.base import timing
 from launch.remote.login import Login, marked
 from playbooks.cli import output
+from playbooks.ssh.errors import translated
 from playbooks.ssh.exchange import DeadlinePassed, Tail, exchange
 from playbooks.ssh.fanout import fan_out
 from playbooks.ssh.pins import read_pins
@@ -203,11 +204,11 @@ class SshHost:
         self.login = login = Login()
         step = command if isinstance(command, str) else command[0]
         deadline = None if timeout is None else time.monotonic() + timeout
-        with self._errors():
+        with self._translated():
             transport = self._transport()
             channel = transport.open_session(timeout=timing.OPERATOR_CONNECT_S)
         try:
-            with self._errors():
+            with self._translated():
                 channel.exec_command(line)
                 on_start(channel)
             done = self._finish(
@@ -253,7 +254,7 @@ class SshHost:
         Returns None once it has written something to stdout, else how it ended. Raises as :meth:`run`.
         """
         deadline = time.monotonic() + timeout
-        with self._errors():
+        with self._translated():
             channel = self._transport().open_session(timeout=timing.OPERATOR_CONNECT_S)
             channel.exec_command(marked("").encode() + shell_command(command))
             channel.settimeout(timeout)
@@ -327,6 +328,9 @@ class SshHost:
             raise
         return connection
 
+    def _translated(self) -> AbstractContextManager[None]:
+        return translated(self.name, f"{self._node.host}:{self._node.port}", self._limit)
+
     def _ask_alive(self, transport: paramiko.Transport) -> None:
         """Send a keep-alive request: a partitioned node does not close its connection."""
 
@@ -337,36 +341,6 @@ class SshHost:
         if isinstance(answer, Exception) or not transport.is_active():
             self.close()
             raise NodeUnreachable(self.name, f"silent for {2 * timing.OPERATOR_SILENT_S:g} s")
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Translate exceptions of paramiko and the socket layer to the project's own."""
-        where = f"{self._node.host}:{self._node.port}"
-        try:
-            yield
-        except paramiko.BadHostKeyException as error:
-            shown, pinned = error.key.fingerprint, error.expected_key.fingerprint
-            problem = f"{where} shows host key {shown}, not the pinned {pinned}; nothing was sent to it"
-            raise HostKeyChanged(self.name, problem) from error
-        except paramiko.ssh_exception.IncompatiblePeer as error:
-            raise HostKeyChanged(self.name, f"{where} has no ed25519 host key to show: {error}") from error
-        except paramiko.AuthenticationException as error:
-            raise NodeUnreachable(self.name, f"{where} refuses this stack's key: {error}") from error
-        except TimeoutError as error:
-            if isinstance(error, StepTimeout):
-                raise
-            raise NodeUnreachable(self.name, f"no answer from {where} within {self._limit:g} s") from error
-        except paramiko.ssh_exception.NoValidConnectionsError as error:
-            reasons = {e.strerror for e in error.errors.values() if isinstance(e, OSError)}
-            reason = "; ".join(sorted(str(text) for text in reasons))
-            raise NodeUnreachable(self.name, f"{where}: {reason}") from error
-        except NodeUnreachable:
-            raise
-        except (paramiko.SSHException, OSError, EOFError) as error:
-            # A load balancer takes the connection and drops it when the node behind it is gone.
-            gone = isinstance(error, (EOFError, ConnectionResetError)) or "banner" in str(error)
-            reason = "the connection is closed before any sshd answers" if gone else str(error)
-            raise NodeUnreachable(self.name, f"{where}: {reason or type(error).__name__}") from error
 
 
 def _on_request(channel: paramiko.Channel, message: paramiko.Message) -> None:

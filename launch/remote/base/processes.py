@@ -15,20 +15,18 @@ from launch.remote.base import timing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection
 
     from launch.remote.base.records import Process
 
 __all__ = [
     "CONTAINERS",
-    "DESCENT",
     "IMAGES",
     "RUNNER_OF",
     "become_subreaper",
-    "children_of_job",
+    "below",
+    "boot",
     "descendants",
-    "descended",
-    "descent",
     "die_with_parent",
     "end_descendants",
     "end_idle_launcher",
@@ -37,20 +35,19 @@ __all__ = [
     "is_alive",
     "kill",
     "members",
-    "program_names",
+    "parents_of_all",
+    "process_stats",
     "runners_of_job",
     "signal_descendants",
     "spawn",
     "start_time",
+    "words_of",
 ]
 
 RUNNER_OF = "RANKLIFT_RUNNER_OF"
 """Environment variable that names the job of a runner under mpirun; ranks do not have it."""
 CONTAINERS = "containers"
 """Folder in a job's folder on a node, with a file for each container of Docker's that holds its id."""
-DESCENT = "descent."
-"""Beginning of the names, in a job's folder on a node, of its runners' records of :func:`descent`; the node's
-name and the runner's pid follow."""
 IMAGES = "ranklift"
 """First part of the names of images that Docker has loaded from environments."""
 _PR_SET_PDEATHSIG = 1
@@ -58,9 +55,6 @@ _PR_SET_CHILD_SUBREAPER = 36
 SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM, SIGCHLD, SIGCONT, SIGXFSZ = 1, 2, 9, 13, 15, 17, 18, 25
 _HANDLED = (SIGHUP, SIGINT, SIGTERM, SIGCHLD)
 _PASSES = 3
-_MOST_NAMED = 10
-"""Programs whose names are reported."""
-_LONGEST_ENTRY = 64
 _COMMAND_NOT_EXECUTABLE, _COMMAND_NOT_FOUND = 126, 127
 
 _libc = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # importing ctypes costs each rank 3 ms of CPU
@@ -146,7 +140,7 @@ def _exec(argv: list[bytes], env: dict[bytes, bytes]) -> None:
     raise refused
 
 
-def _stats() -> dict[int, tuple[int, int, bytes]]:
+def process_stats() -> dict[int, tuple[int, int, bytes]]:
     """Return parent, session and start of every visible process that is not a zombie, by pid."""
     found = {}
     for entry in os.listdir("/proc"):
@@ -162,9 +156,9 @@ def _stats() -> dict[int, tuple[int, int, bytes]]:
     return found
 
 
-def _parents() -> dict[int, int]:
+def parents_of_all() -> dict[int, int]:
     """Return the parent of every visible process that is not a zombie, by pid."""
-    return {pid: parent for pid, (parent, _, _) in _stats().items()}
+    return {pid: parent for pid, (parent, _, _) in process_stats().items()}
 
 
 def members(containers: Collection[bytes]) -> dict[int, bytes]:
@@ -184,72 +178,25 @@ def members(containers: Collection[bytes]) -> dict[int, bytes]:
 
 def descendants(root: int) -> list[int]:
     """Return every living process below ``root``, parents before their children."""
-    return _below(root, _parents())
+    return below(root, parents_of_all())
 
 
-def _below(root: int, parents: dict[int, int]) -> list[int]:
-    below: dict[int, list[int]] = {}
+def below(root: int, parents: dict[int, int]) -> list[int]:
+    """Return what of these processes is below ``root``, by each one's parent."""
+    children_of: dict[int, list[int]] = {}
     for pid, parent in parents.items():
-        below.setdefault(parent, []).append(pid)
+        children_of.setdefault(parent, []).append(pid)
     found: list[int] = []
     queue = [root]
     while queue:
-        children = below.get(queue.pop(0), [])
+        children = children_of.get(queue.pop(0), [])
         found += children
         queue += children
     return found
 
 
-def program_names(pids: Iterable[int]) -> list[tuple[str, int]]:
-    """Return the names of the processes' programs, each with the number of its processes, the most first."""
-    counts: dict[str, int] = {}
-    for pid in pids:
-        try:
-            with open(f"/proc/{pid}/comm", "rb") as file:
-                name = file.read().strip().decode("utf-8", "replace")
-        except OSError:
-            continue
-        counts[name] = counts.get(name, 0) + 1
-    return sorted(counts.items(), key=lambda one: -one[1])[:_MOST_NAMED]
-
-
-def descent() -> bytes:
-    """Return a record of every living process below this one, for :func:`descended`: the machine's boot, then
-    pid, start and session of each."""
-    stats, own = _stats(), os.getsid(0)
-    lines = [_boot()]
-    for pid in _below(os.getpid(), {pid: parent for pid, (parent, _, _) in stats.items()}):
-        _, session, start = stats[pid]
-        lines.append(b"%d %s %d" % (pid, start, 0 if session == own else session))
-    return b"\n".join(lines)
-
-
-def descended(records: Iterable[bytes]) -> set[int]:
-    """Return the living processes of these records, and what these have started since: whatever is below
-    them, or in their sessions, for whose number the kernel takes no other process's as long as one lives."""
-    stats, boot = _stats(), _boot()
-    found: set[int] = set()
-    sessions: set[int] = set()
-    for record in records:
-        first, *lines = record.split(b"\n")
-        entries = [line for line in lines if first == boot and _is_entry(line)]
-        starts = {int(pid): start for pid, start, _ in map(bytes.split, entries)}
-        living = {pid for pid, start in starts.items() if pid in stats and stats[pid][2] == start}
-        leaders = {int(line.split()[2]) for line in entries} - {0}
-        found |= living
-        sessions |= {pid for pid in leaders if pid in living or pid not in stats}
-    while True:
-        new = {pid for pid, (parent, session, _) in stats.items() if parent in found or session in sessions}
-        if new <= found:
-            return found
-        found |= new
-
-
-def _is_entry(line: bytes) -> bool:
-    return len(line) < _LONGEST_ENTRY and line.count(b" ") == 2 and line.replace(b" ", b"").isdigit()  # noqa: PLR2004
-
-
-def _boot() -> bytes:
+def boot() -> bytes:
+    """Return the id of the machine's boot."""
     with open("/proc/sys/kernel/random/boot_id", "rb") as file:
         return file.read().strip()
 
@@ -336,7 +283,7 @@ def end_idle_launcher(launcher: int, started: bytes, child: int) -> None:
     """
 
     def others() -> list[int]:
-        return [pid for pid, parent in _parents().items() if parent == launcher and pid != child]
+        return [pid for pid, parent in parents_of_all().items() if parent == launcher and pid != child]
 
     if any(pid > child for pid in others()):
         return
@@ -345,19 +292,6 @@ def end_idle_launcher(launcher: int, started: bytes, child: int) -> None:
         time.sleep(0.1)
     if started and start_time(launcher) == started:
         kill(launcher, SIGTERM)
-
-
-def children_of_job(job: str, records: Iterable[bytes] = ()) -> list[int]:
-    """Return this user's processes with ``job`` in their environment, and those that its runners' ``records``
-    show, but this one and its parents. They remain when a runner and its guardians were killed."""
-    parents = _parents()
-    above = {0}
-    pid = os.getpid()
-    while pid not in above:
-        above.add(pid)
-        pid = parents.get(pid, 0)
-    wanted, known = b"RANKLIFT_JOB_ID=" + job.encode(), descended(records)
-    return [pid for pid in parents if pid not in above and (pid in known or wanted in _words(pid, "environ"))]
 
 
 def runners_of_job(job: str) -> list[int]:
@@ -369,15 +303,15 @@ def runners_of_job(job: str) -> list[int]:
     """
     mark, last = f"{RUNNER_OF}={job}".encode(), [b"node", job.encode(), b""]
     found = []
-    for pid in _parents():
-        words = _words(pid, "cmdline")
+    for pid in parents_of_all():
+        words = words_of(pid, "cmdline")
         is_runner = words[-3:] == last and b"".join(words[-4:-3]).endswith(b"/__main__.py")
-        if is_runner or mark in _words(pid, "environ"):
+        if is_runner or mark in words_of(pid, "environ"):
             found.append(pid)
     return found
 
 
-def _words(pid: int, name: str) -> list[bytes]:
+def words_of(pid: int, name: str) -> list[bytes]:
     """Return the words of a process's ``cmdline`` or ``environ``; [] where that cannot be read."""
     try:
         with open(f"/proc/{pid}/{name}", "rb") as file:
@@ -398,10 +332,10 @@ def identity(pid: int) -> Process:
     """Return what distinguishes a process from any later one. Raise OSError when there is no such process."""
     with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
         fields = file.read().rpartition(")")[2].split()
-    boot = _boot().decode()
+    booted = boot().decode()
     if fields[0] in ("Z", "X"):
         raise ProcessLookupError(f"process {pid} has ended")
-    return {"pid": pid, "started": int(fields[19]), "boot": boot}
+    return {"pid": pid, "started": int(fields[19]), "boot": booteded}
 
 
 def is_alive(process: Process | None) -> bool:

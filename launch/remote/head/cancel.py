@@ -14,6 +14,7 @@ from contextlib import suppress
 from launch.remote.base import job_dir, processes, timing
 from launch.remote.base.files import read_regular, replace_file
 from launch.remote.base.payloads import CancelAnswer, EndUploadAnswer, ReleaseAnswer, SweepAnswer
+from launch.remote.descent import DESCENT, children_of_job
 from launch.remote.head.query import lost_nodes
 
 __all__ = ["cancel", "cancel_request", "cancelled_at", "end_upload", "release", "sweep"]
@@ -142,7 +143,7 @@ def sweep(job: str, grace: float) -> SweepAnswer:
     busy = time.monotonic()
     kill_at = busy + grace
     while True:
-        left, runners = processes.children_of_job(job, _records(job)), processes.runners_of_job(job)
+        left, runners = children_of_job(job, _records(job)), processes.runners_of_job(job)
         now = time.monotonic()
         if left and now < kill_at:
             busy = now
@@ -165,7 +166,7 @@ def sweep(job: str, grace: float) -> SweepAnswer:
 
 def _records(job: str) -> list[bytes]:
     """Return what the job's runners on this node have recorded of their descendants."""
-    folder, prefix = job_dir.Folder(job).path, f"{processes.DESCENT}{os.uname().nodename}."
+    folder, prefix = job_dir.Folder(job).path, f"{DESCENT}{os.uname().nodename}."
     records: list[bytes] = []
     with suppress(OSError):
         for name in os.listdir(folder):

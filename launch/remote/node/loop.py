@@ -8,9 +8,10 @@ import select
 import time
 
 from launch.remote.base import eviction, frames, processes, timing
-from launch.remote.base.files import append, discard, replace_file, write_exit
+from launch.remote.base.files import append, expand_home, write_exit
 from launch.remote.base.processes import SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGTERM
 from launch.remote.base.rate_limit import Outlet, RecentOutput
+from launch.remote.descent import DescentRecord, program_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Loop:
         self.is_supervisor_lost = False
         """Whether the supervisor went silent with the channel open: it is cut off, or its node is dead."""
         self._exits = -1
-        self._descent, self._descent_at, self._described = "", 0.0, b""
+        self._descent: DescentRecord | None = None
         """File that records what descends from this runner, and when it is due."""
         self._rate = self._burst = 0
         self._sent = 0.0
@@ -233,8 +234,8 @@ class Loop:
             self.channel.send(frames.BEAT)
         if self._debug is not None:
             self._debug = self._debug.step(self._send)
-        if self._descent and now >= self._descent_at:
-            self._describe(now)
+        if self._descent is not None:
+            self._descent.keep(now)
         if now - self._looked >= TICK_MS / 1000:
             self._looked = now
             self._check_notice()
@@ -242,19 +243,6 @@ class Loop:
             self._sample_at = self._take_sample(self._sampled, now)
         if self._stop_at is not None and now >= self._stop_at:
             self._signal_all(SIGKILL)
-
-    def _describe(self, now: float) -> None:
-        """Record what descends from this runner, for whoever ends it where runner and guardians are killed.
-        That takes 1 % of a processor at most."""
-        described = processes.descent()
-        if described != self._described:
-            try:
-                replace_file(self._descent, described, outlives_machine=False)
-                self._described = described
-            except OSError:  # a full disk: the next record may find room
-                pass
-        cost = time.monotonic() - now
-        self._descent_at = now + max(TICK_MS / 1000, 100 * cost)
 
     def _watch_tether(self) -> None:
         """End everything once the channel is closed, or silent for longer than a supervisor ever is."""
@@ -268,6 +256,7 @@ class Loop:
         """Send STARTED, and samples from then on until the last rank has ended."""
         started: Started = {"pids": pids, "time_us": int(time.time() * 1e6)}
         self._send(frames.STARTED, started)
+        self._descent = DescentRecord(expand_home(spec["folder"]))
         self._sampled, self._sample_at = spec, time.monotonic() + timing.SAMPLE_BEGIN_S
 
     def _take_sample(self, spec: RunnerSpec, now: float) -> float | None:
@@ -376,7 +365,7 @@ class Loop:
             while not self._stopped and time.monotonic() < until and processes.has_children():
                 self._handle_events(TICK_MS)
             if not self._stopped and processes.has_children():
-                ended = processes.program_names(processes.descendants(os.getpid()))
+                ended = program_names(processes.descendants(os.getpid()))
         if processes.has_children():
             self._signal_all(SIGTERM)
             until = time.monotonic() + timing.LEFTOVER_GRACE_S
@@ -385,8 +374,8 @@ class Loop:
             left = processes.end_descendants(timing.UNKILLABLE_S)
         if self.container is not None:
             left += self.container.end()
-        if self._descent and not left:
-            discard(self._descent)
+        if self._descent is not None and not left:
+            self._descent.discard()
         until = time.monotonic() + timing.LATE_OUTPUT_S
         while any(rank.pipes for rank in self.ranks) and time.monotonic() < until:
             self._handle_events(20)

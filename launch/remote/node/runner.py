@@ -315,7 +315,6 @@ class Runner(Loop):
             pid, out, err = self._spawn(argv, env, expand_home(spec["cwd"]), number)
             self.ranks.append(Process(number, pid, {out: 1, err: 2}, log))
             pids.append(pid)
-        self._descent = f"{folder}/{processes.DESCENT}{os.uname().nodename}.{os.getpid()}"
         self._report_started(spec, pids)
 
 

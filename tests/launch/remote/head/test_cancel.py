@@ -193,11 +193,12 @@ class TestRecordsOfKilledRunners:
 
     RUNNER = (
         "import os, sys, time\n"
+        "from launch.remote import descent\n"
         "from launch.remote.base import processes\n"
         "processes.become_subreaper()\n"
         "pid, *_ = processes.spawn(['sh', '-c', sys.argv[2]], {'PATH': os.environ['PATH']}, '/')\n"
         "while not os.path.exists(sys.argv[3]): time.sleep(0.01)\n"
-        "open(sys.argv[1], 'wb').write(processes.descent())\n"
+        "open(sys.argv[1], 'wb').write(descent.descent())\n"
         "print(flush=True)\n"
         "time.sleep(60)\n"
     )
