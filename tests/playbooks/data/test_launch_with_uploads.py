@@ -46,14 +46,14 @@ def test_each_job_of_a_file_has_its_own_place_by_its_id(stored: Path, fab: Fab) 
     path = "azureml://datastores/${{default_datastore}}/paths/azureml/${{name}}/${{output_name}}/"
     (stored / "job.yml").write_text(f"command: ls\noutputs: {{model: {{path: '{path}'}}}}\n")
     plans = [planned(fab, "job.yml") for _ in range(2)]
-    urls = [f"{ACME}/results/azureml/{plan['id']}/model" for plan in plans]
+    urls = [f"{ACME}/data/azureml/{plan['id']}/model" for plan in plans]
     assert [plan["uploads"] for plan in plans] == [[{"name": "model", "url": url}] for url in urls]
     assert len(set(urls)) == 2
 
 
 @pytest.mark.parametrize("path", ["${{name}}", "${{name}}/logs", "${{name}}/outputs/x", "${{name}}/own"])
 def test_an_output_among_the_folders_of_the_whole_is_refused(stored: Path, fab: Fab, path: str) -> None:
-    place = f"azureml://datastores/workspaceblobstore/paths/{path}"
+    place = f"azureml://datastores/results/paths/{path}"
     text = f"command: ls\noutputs:\n  model: {{path: '{place}'}}\nranklift: {{upload: true}}\n"
     (stored / "job.yml").write_text(text)
     done = fab("launch", "job.yml", "--dry-run")
