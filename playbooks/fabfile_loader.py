@@ -29,16 +29,12 @@ class FabfileLoader(FilesystemLoader):
         Raise :class:`~launch.errors.InputError` for settings written in Python beside it: Invoke would run
         them.
         """
-        found = Path(self.find(name or self.config.tasks.collection_name).origin)
-        folder = found.parent
-        for settings in (
-            one / "fabric.py" for one in (folder, folder.parent)[: 1 + (found.stem == "__init__")]
-        ):
-            if settings.exists():
-                problem = "is code that Fabric would run as its settings"
-                raise InputError(
-                    "file", str(settings), problem, "write them as fabric.yaml, or rename the file"
-                )
+        spec = self.find(name or self.config.tasks.collection_name)
+        folder = Path((spec and spec.origin) or "").parent
+        settings = (folder.parent if spec and spec.parent else folder) / "fabric.py"
+        if settings.exists():
+            problem, remedy = "is code that Fabric would run as its settings", "write them into fabric.yaml"
+            raise InputError("file", str(settings), problem, remedy)
         if is_added := str(folder) not in sys.path:
             sys.path.append(str(folder))
         module, parent = super().load(name)

@@ -194,15 +194,9 @@ class Stack:
         """Remove the stack's files here, keys included; other files in its folder stay."""
         for notes in (self.jobs, self.folder / "silent"):
             shutil.rmtree(notes, ignore_errors=True)
-        notes_of_stack = (
-            self.lock_note,
-            self.last_check,
-            self.node_price,
-            self.metrics_token,
-            self.check_lock,
-        )
-        for note in (*notes_of_stack, *self.folder.glob("hashes*.json"), *self.folder.glob("push-*.json")):
-            note.unlink(missing_ok=True)
+        files = [self.lock_note, self.last_check, self.node_price, self.metrics_token, self.check_lock]
+        for file in (*files, *self.folder.glob("hashes*.json"), *self.folder.glob("push-*.json")):
+            file.unlink(missing_ok=True)
         inventory.remove(self.folder)
 
     def exists(self) -> bool:

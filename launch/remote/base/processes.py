@@ -335,7 +335,7 @@ def identity(pid: int) -> Process:
     booted = boot().decode()
     if fields[0] in ("Z", "X"):
         raise ProcessLookupError(f"process {pid} has ended")
-    return {"pid": pid, "started": int(fields[19]), "boot": booteded}
+    return {"pid": pid, "started": int(fields[19]), "boot": booted}
 
 
 def is_alive(process: Process | None) -> bool:
