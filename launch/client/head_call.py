@@ -42,11 +42,16 @@ def call_head(
     """
     data = json.dumps(call).encode()
     last: Any = None
-    rest = b""
+    rest = bytearray()
 
     def take(piece: bytes) -> None:
         nonlocal last, rest
-        *lines, rest = (rest + piece).split(b"\n")
+        if b"\n" in piece:
+            *lines, begun = bytes(rest + piece).split(b"\n")
+            rest = bytearray(begun)
+        else:
+            lines = []
+            rest += piece
         if len(rest) > _LONGEST:
             raise Malformed(f"a line has more than {_LONGEST >> 20} MiB")
         for line in lines:

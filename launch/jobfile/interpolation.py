@@ -25,6 +25,8 @@ __all__ = ["check", "destination", "filled", "values_of"]
 
 _STRAY = re.compile(r"\{\{.*?\}\}|\{\{|\}\}", re.DOTALL)
 _OPTIONAL = "$[["
+_ALL = 4 << 20
+"""Characters of all inputs together, references replaced; Linux starts no program with half of it."""
 _DEEPEST = 100
 """Longest chain of inputs that refer to one another."""
 
@@ -50,7 +52,10 @@ def values_of(job: JobFile, paths: Mapping[str, str], outputs: str) -> dict[str,
     known |= {f"inputs.{name}": paths[name] for name, value in job.inputs.items() if isinstance(value, Data)}
     plain = {f"inputs.{name}": value for name, value in job.inputs.items() if isinstance(value, str)}
 
+    total = 0
+
     def resolve(key: str, way: tuple[str, ...]) -> str:
+        nonlocal total
         if key in known:
             return known[key]
         place = job.places[key]
@@ -65,6 +70,9 @@ def values_of(job: JobFile, paths: Mapping[str, str], outputs: str) -> dict[str,
             if one.name in plain:
                 resolve(one.name, (*way, key))
         known[key] = filled(plain[key], known, place)
+        total += len(known[key])
+        if total > _ALL:
+            raise place.wrong(f"makes the inputs longer than {_ALL >> 20} MiB in all", "put them into files")
         return known[key]
 
     for key in plain:

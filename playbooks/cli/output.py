@@ -32,6 +32,7 @@ __all__ = [
     "age",
     "as_json",
     "ask",
+    "bounded_progress",
     "cell_width",
     "clear",
     "command",
@@ -53,6 +54,8 @@ _PROSE = 110
 """Most characters of a line of prose."""
 _ENDLESS = 100_000
 """Columns where there is no terminal, and for a table whose cells must stay whole: readers can wrap lines."""
+_LONGEST_LINE, _MOST_LINES = 400, 1000
+"""Characters and number of the texts that a node may have printed as progress."""
 _REDRAW_S = 0.1
 _RESET = "\x1b[0m"
 
@@ -79,6 +82,21 @@ def ask(question: str) -> bool | None:
 def progress(text: str) -> None:
     """Print one line of progress."""
     _write(sys.stderr, text + "\n")
+
+
+def bounded_progress() -> Callable[[str], None]:
+    """Return a :func:`progress` for texts of a node: of each the beginning in one line, and not for ever."""
+    left = _MOST_LINES
+
+    def show(text: str) -> None:
+        nonlocal left
+        left -= 1
+        if left >= 0:
+            progress(" ".join(text[:_LONGEST_LINE].split()))
+        if left == 0:
+            progress(f"{_MOST_LINES} lines of progress were printed; further ones are left out")
+
+    return show
 
 
 def error(failure: BaseException) -> None:

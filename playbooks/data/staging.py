@@ -74,13 +74,14 @@ def bring_data(
 @contextmanager
 def show_progress() -> Iterator[Callable[[Progress], None]]:
     """Show how far a staging is; yield the function that is called with it."""
+    say = output.bounded_progress()
     with output.progress_bar("data") as update:
 
         def show(progress: Progress) -> None:
             if progress.total:
                 update(progress_text(progress), progress.bytes, progress.total)
             elif progress.text:
-                output.progress(progress.text)
+                say(progress.text)
 
         yield show
 

@@ -9,9 +9,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from infra.inventory import Inventory
-from launch.errors import InputError
+from launch.errors import GiveUpError, InputError
 from launch.nodeset import fold
 from playbooks.cli import output
+from playbooks.foreign_jobs import strangers
 from playbooks.jobs.listing import JobList, list_jobs
 from playbooks.jobs.location import check_id, note_of
 from playbooks.project import Stack
@@ -80,7 +81,11 @@ def newest_job(stack: Stack, inventory: Inventory) -> JobState:
     found = _ask(stack, inventory, 0)
     if not found.jobs:
         raise InputError("job", None, f"stack {stack.name} has no job that runs or waits", "see `fab jobs`")
-    return found.jobs[-1]
+    newest = found.jobs[-1]
+    for head, reason in strangers(stack, found.by_head).items():
+        if any(state.job == newest.job for state in found.by_head[head]):
+            raise GiveUpError(f"{head}: {reason}; give the id of the job that is meant")
+    return newest
 
 
 def fitting(handle: str, jobs: Iterable[str]) -> list[str]:

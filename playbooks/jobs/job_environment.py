@@ -76,13 +76,14 @@ def in_environment(
         for one in snapshots:
             push_to(stack, head, nodes[:1], folders[one])
 
+    say = output.bounded_progress()
     with output.progress_bar("environment") as update:
 
         def show(text: str, done: int, total: int) -> None:
             if done:
                 update(text, done, total or None)
             else:
-                output.progress(text)
+                say(text)
 
         remote = PurePosixPath(planned.remote).name
         try:

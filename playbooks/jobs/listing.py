@@ -37,6 +37,11 @@ class JobList:
     """What heads moved aside because it was in the place of a file of theirs, each with its head."""
 
     @property
+    def by_head(self) -> Mapping[str, Sequence[JobState]]:
+        """Jobs by the head that lists them, without those of silent ones."""
+        return {name: one[0].jobs for name, one in self.answers.items() if isinstance(one, tuple)}
+
+    @property
     def silent(self) -> Sequence[str]:
         """Names of the nodes that did not answer."""
         return [name for name, answer in self.answers.items() if isinstance(answer, Exception)]

@@ -34,6 +34,9 @@ __all__ = [
 
 RANK = ("job", "state", "exit", "took", "waits for", "nodes", "started", "ranks", "restarts")
 """Columns of the list of jobs by importance: a narrow terminal gets the first that fit."""
+_ON = re.compile(r" on ([\w.-]{1,200})", re.ASCII)
+_LONGEST = 1000
+"""Characters of a reason that are shortened for a line; a node can send a million."""
 _ID = re.compile(r"[\w.-]{1,64}-\d{8}-\d{6}-([0-9a-f]{4})", re.ASCII)
 _AHEAD = 2
 """Number of jobs that the list names of those that one waits for."""
@@ -103,8 +106,8 @@ def waiting(state: JobState) -> str:
 
 
 def _short(text: str, nodes: Iterable[str]) -> str:
-    for node in nodes:
-        text = text.replace(f" on {node}", "")
+    known = frozenset(nodes)
+    text = _ON.sub(lambda found: "" if found[1] in known else found[0], text[:_LONGEST])
     return _ID.sub(r"\1", text)
 
 

@@ -9,6 +9,7 @@ from infra.inventory import Inventory
 from infra.scale_plan import DEAD, Use
 from launch.remote.base.names import is_removal
 from launch.remote.node.slots import DRAINED
+from playbooks.foreign_jobs import strangers
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
 
@@ -62,9 +63,11 @@ def uses(stack: Stack, inventory: Inventory, holder: str = "") -> dict[str, Use]
     left: dict[str, Mapping[str, LeftFiles]] = {}
     unended: set[str] = set()
     copied: set[str] = set()
+    believed = {name: answer for name, answer in answers.items() if not isinstance(answer, Exception)}
+    foreign = strangers(stack, {name: answer.jobs for name, answer in believed.items()})
     for name, answer in answers.items():
-        if isinstance(answer, Exception):
-            unknown[name] = str(answer).removeprefix(f"{name}: ")
+        if isinstance(answer, Exception) or name in foreign:
+            unknown[name] = foreign.get(name) or str(answer).removeprefix(f"{name}: ")
             continue
         states, collected, holders, drains[name], left[name] = answer
         unended.update(state.job for state in states if not state.is_terminal)

@@ -34,7 +34,7 @@ class Lines:
     """Lines in assembly, by rank, node and stream."""
 
     def __init__(self) -> None:
-        self._begun: dict[Key, tuple[float, bytes]] = {}
+        self._begun: dict[Key, tuple[float, bytearray]] = {}
         self._held = 0
 
     def feed(self, time: float, key: Key, data: bytes) -> Iterator[Line]:
@@ -46,6 +46,10 @@ class Lines:
         >>> [(line.data, line.overwritten) for line in lines.feed(0.0, (0, 0, 1), b"o\r\n10%\r20%\r")]
         [(b'two', False), (b'10%', True)]
         """
+        if b"\n" not in data and b"\r" not in data and self._extend(key, data):
+            if len(self._begun[key][1]) >= _LONGEST or self._held > _ALL:
+                yield from self.end(key)
+            return
         begun, text = self._take(key) or (time, b"")
         text = text + data if text else data
         if b"\r" in text:
@@ -80,15 +84,26 @@ class Lines:
         if len(rest) >= _LONGEST or self._held > _ALL:
             yield from self.end(key)
 
+    def _extend(self, key: Key, data: bytes) -> bool:
+        """Add what ends no line to the source's unfinished line, in place: one of many pieces would be copied
+        for each. Return whether there is such a line, without a last carriage return."""
+        found = self._begun.get(key)
+        if found is None or found[1].endswith(b"\r"):
+            return False
+        found[1].extend(data)
+        self._held += len(data)
+        return True
+
     def _put(self, begun: float, key: Key, text: bytes) -> None:
-        self._begun[key] = (begun, text)
+        self._begun[key] = (begun, bytearray(text))
         self._held += len(text) + _ENTRY
 
     def _take(self, key: Key) -> tuple[float, bytes] | None:
         found = self._begun.pop(key, None)
         if found is not None:
             self._held -= len(found[1]) + _ENTRY
-        return found
+            return found[0], bytes(found[1])
+        return None
 
     def skip(self, time: float, key: Key, data: bytes) -> None:
         r"""Drop the lines that this piece of output completes; keep an unfinished last line.
@@ -99,16 +114,22 @@ class Lines:
         [b'two']
         """
         end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, -1)) + 1
-        begun, text = self._take(key) or (time, b"")
+        if not end and self._extend(key, data):
+            held = self._begun[key][1]
+            if len(held) > _LONGEST:
+                self._held -= len(held) - _LONGEST
+                del held[:-_LONGEST]
+            return
+        begun, kept = self._take(key) or (time, b"")
         if not end:
-            self._put(begun, key, (text + data)[-_LONGEST:])
+            self._put(begun, key, (kept + data)[-_LONGEST:])
         elif end < len(data):
             self._put(time, key, data[end:])
 
     def unfinished(self) -> list[Line]:
         """Return the unfinished lines, oldest first, a last carriage return included."""
         begun = sorted(self._begun.items(), key=lambda item: item[1][0])
-        return [Line(time, key, text) for key, (time, text) in begun]
+        return [Line(time, key, bytes(text)) for key, (time, text) in begun]
 
     def end_rank(self, rank: int, node: int) -> Iterator[Line]:
         """Yield a rank's unfinished lines, because a notice concerns what comes after them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import IO, Any, Literal, TypedDict
 from unittest.mock import Mock
@@ -76,3 +77,15 @@ def test_progress_is_passed_on_and_the_last_line_is_the_answer(pieces: int) -> N
 def test_no_answer_is_named_by_how_the_command_ended(exit_status: int, problem: str) -> None:
     with pytest.raises(GiveUpError, match=f"^{problem}$"):
         called(head(exit_status, {"t": "progress", "text": "half"}))
+
+
+def test_a_line_in_many_pieces_takes_time_in_proportion_to_them() -> None:
+    def cost(length: int) -> float:
+        line = {"t": "progress", "text": "x" * length}
+        began = time.process_time()
+        called(head(0, line, {"t": "staged"}, pieces=length // 10))
+        return time.process_time() - began
+
+    cost(1000)
+    few, many = min(cost(100_000) for _ in range(3)), min(cost(800_000) for _ in range(3))
+    assert many < 20 * few

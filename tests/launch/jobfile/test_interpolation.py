@@ -156,3 +156,12 @@ def test_an_outputs_name_is_a_folder_that_a_node_can_make(tmp_path: Path) -> Non
     job = written(tmp_path, f"command: ls\noutputs:\n  {'a' * 101}:\n")
     with pytest.raises(InputError, match=r"line 3: .*use at most 100 letters"):
         make(job, nodes=1, identifier="j", home="/root", pushed=Pushed("", (), {}))
+
+
+def test_inputs_that_contain_one_another_are_bounded_in_all(tmp_path: Path) -> None:
+    nested = "".join(
+        f"  {name}: {('${{inputs.' + inner + '}}') * 10}\n" for name, inner in ("ba", "cb", "dc")
+    )
+    many = "".join(f"  i{number}: ${{{{inputs.d}}}}\n" for number in range(9000))
+    text = f"command: ls\ninputs:\n  a: {'x' * 10}\n{nested}{many}"
+    assert "makes the inputs longer than 4 MiB in all; put them into files" in refused(tmp_path, text)

@@ -156,3 +156,14 @@ def test_a_question_shows_a_nodes_text_and_obeys_nothing_in_it(monkeypatch: pyte
     monkeypatch.setattr("builtins.input", answer)
     assert output.ask(f"End job {_HOSTILE}?")
     assert asked == ["End job [/red] [link=x]y \\x9b2J \\u202eevil? [y/N] "]
+
+
+def test_progress_of_a_node_is_a_line_each_and_has_an_end(capsys: pytest.CaptureFixture[str]) -> None:
+    show = output.bounded_progress()
+    for number in range(1500):
+        show(f"{number}\n" + "x" * 1_000_000)
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1001
+    assert max(map(len, said)) <= 400
+    assert said[1].startswith("1 xxx")
+    assert said[-1] == "1000 lines of progress were printed; further ones are left out"

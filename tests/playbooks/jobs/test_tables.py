@@ -158,6 +158,15 @@ def test_what_a_job_took_is_counted_to_when_its_head_answered() -> None:
     assert [row[5] for row in rows] == ["5.0 s", "19.7 s"]
 
 
+def test_a_row_of_the_list_is_made_of_the_beginning_of_a_reason_alone() -> None:
+    nodes = tuple(f"node{number:06x}" for number in range(20_000))
+    reason = "waits for train-20260301-080000-aaaa on node000001 on other, " * 20_000
+    waits = replace(QUEUED, reason=reason, nodes=nodes)
+    text = str(job_rows([waits], now=at(20), seen={}, short=True)[1][0])
+    assert len(text) < 1000
+    assert "aaaa on other" in text
+
+
 def test_a_long_queue_is_cut_short_in_the_list() -> None:
     waits = replace(QUEUED, reason="waits for a, b, c on node000001, d", place=4)
     assert waiting(waits) == "a, b and 2 more (place 4)"

@@ -148,3 +148,31 @@ def test_of_a_drain_a_regular_file_is_read_and_never_a_pipe(tmp_path: Path) -> N
     drained.unlink()
     os.mkfifo(drained)
     assert said() == b""
+
+
+def test_of_a_head_that_lists_another_heads_job_nothing_is_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim = {**STATE, "job": "victim", "state": "RUNNING"}
+    there = {
+        "node000000": {"jobs": [{**victim, "nodes": ["node000000"]}]},
+        "node000001": {"jobs": [{**victim, "nodes": ["node000001", "node000002"]}]},
+        "node000002": {"jobs": []},
+    }
+
+    @contextmanager
+    def cluster(*_: object) -> Any:
+        class Hosts:
+            def host(self, which: Node) -> Double:
+                return Double(which.name, {"collected": b"", **there[which.name]})
+
+        yield Hosts()
+
+    monkeypatch.setattr(connection, "Cluster", cluster)
+    stack = Stack("dev", tmp_path, {})
+    stack.jobs.mkdir(parents=True)
+    (stack.jobs / "victim.json").write_text('{"head": "node000001"}')
+    found = uses(stack, Inventory("dev", "size", "place", "me", (node(0), node(1), node(2))), OWN)
+    assert found["node000000"].jobs == ()
+    assert "it lists job victim, whose head is node000001" in found["node000000"].unknown
+    assert found["node000002"].jobs == ("victim",)

@@ -1,0 +1,48 @@
+"""Heads that list a job of another head: a job can edit what its head says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Protocol
+
+from playbooks.project import Stack
+
+__all__ = ["strangers"]
+
+
+class _Job(Protocol):
+    """What :class:`launch.client.events.JobState` has."""
+
+    @property
+    def job(self) -> str: ...
+    @property
+    def is_terminal(self) -> bool: ...
+
+
+def strangers(stack: Stack, listed: Mapping[str, Iterable[_Job]]) -> dict[str, str]:
+    """Return why a head's list of jobs is not believed, by head: it has an unfinished job of another head.
+
+    That is the head noted here, or, without a note, any other head that lists the job.
+    """
+    heads: dict[str, list[str]] = {}
+    for head, states in listed.items():
+        for state in states:
+            if not state.is_terminal:
+                heads.setdefault(state.job, []).append(head)
+    found: dict[str, str] = {}
+    for job, names in heads.items():
+        noted = _noted_head(stack, job)
+        for name in names:
+            other = noted or next((one for one in names if one != name), name)
+            if other != name:
+                found.setdefault(name, f"it lists job {job}, whose head is {other} as far as is known here")
+    return found
+
+
+def _noted_head(stack: Stack, job: str) -> str:
+    if "/" not in job:
+        with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
+            return str(json.loads((stack.jobs / f"{job}.json").read_text())["head"])
+    return ""

@@ -1,0 +1,56 @@
+"""The fabfile's folder is last on the module path: no file of a repository stands in for a module."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.playbooks.typed import fab, write_project
+
+HOSTILE = "import pathlib\npathlib.Path(__file__).with_name('owned').touch()\n"
+OWN = """\
+from invoke import task
+from playbooks import ns
+
+@task
+def mine(context):
+    import helper
+    print(helper.WORD)
+
+ns.add_task(mine)
+"""
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    write_project(tmp_path, "dev", fabfile=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize("module", ["yaml", "uuid", "rich", "simplejson", "infra"])
+@pytest.mark.parametrize("words", [("status",), ("--list",), ("launch", "job.yml", "--dry-run")])
+def test_a_module_of_the_repository_is_not_run(repository: Path, module: str, words: tuple[str, ...]) -> None:
+    (repository / f"{module}.py").write_text(HOSTILE)
+    (repository / "job.yml").write_text("command: hostname\n")
+    (repository / "inner").mkdir()
+    fab(repository, *words)
+    fab(repository / "inner", *words)
+    assert not (repository / "owned").exists()
+
+
+def test_a_task_of_the_fabfiles_own_imports_what_is_beside_it(repository: Path) -> None:
+    (repository / "fabfile.py").write_text(OWN)
+    (repository / "helper.py").write_text("WORD = 'helped'\n")
+    (repository / "yaml.py").write_text(HOSTILE)
+    assert fab(repository, "mine").stdout == "helped\n"
+    fab(repository, "status")
+    assert not (repository / "owned").exists()
+
+
+def test_settings_that_are_code_are_refused_and_not_run(repository: Path) -> None:
+    (repository / "fabric.py").write_text(HOSTILE)
+    done = fab(repository, "status")
+    assert done.returncode == 2
+    assert f"file = '{repository}/fabric.py': is code that Fabric would run as its settings" in done.stderr
+    assert not (repository / "owned").exists()
