@@ -53,8 +53,8 @@ _MOST = 4 << 20
 _LARGEST = (1 << 63) - 1
 """Absolute value of an integer whose type names no bound: what a file system and a C library take."""
 _LARGEST_PID = 1 << 22
-"""Largest kernel.pid_max (https://man7.org/linux/man-pages/man5/proc_sys_kernel.5.html). No job has a pid
-below 2: to ``kill``, -1 and 0 stand for many processes, and 1 is the node's init."""
+"""Largest kernel.pid_max (https://man7.org/linux/man-pages/man5/proc_sys_kernel.5.html). To ``kill``, -1 and 0
+stand for many processes."""
 _YEAR_10000 = 253402300800
 """Unix time after the last second that :class:`datetime.datetime` can hold."""
 _TWO_DAYS = 2 * 86400
@@ -131,7 +131,7 @@ if TYPE_CHECKING:
 else:
     JobId = _Text(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}", "a job's id")
     NodeName = _Text(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}", "a node's name")
-    Pid = _Number(2, _LARGEST_PID, "a process's id", whole=True)
+    Pid = _Number(1, _LARGEST_PID, "a process's id", whole=True)
     ContentId = _Text(r"[0-9a-f-]{1,64}", "the id of a content")
     RankKey = _Text(r"[0-9]{1,9}", "a rank's number as text")
     Rank = _Number(-1, 999_999_999, "a rank's number, or -1 for none", whole=True)

@@ -154,7 +154,7 @@ def test_of_a_head_that_lists_another_heads_job_nothing_is_believed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     victim = {**STATE, "job": "victim", "state": "RUNNING"}
-    there = {
+    there: dict[str, dict[str, Any]] = {
         "node000000": {"jobs": [{**victim, "nodes": ["node000000"]}]},
         "node000001": {"jobs": [{**victim, "nodes": ["node000001", "node000002"]}]},
         "node000002": {"jobs": []},
