@@ -53,8 +53,8 @@ _MOST = 4 << 20
 _LARGEST = (1 << 63) - 1
 """Absolute value of an integer whose type names no bound: what a file system and a C library take."""
 _LARGEST_PID = 1 << 22
-"""Largest kernel.pid_max (https://man7.org/linux/man-pages/man5/proc_sys_kernel.5.html). To ``kill``, -1 and 0
-stand for many processes."""
+"""Largest kernel.pid_max (https://man7.org/linux/man-pages/man5/proc_sys_kernel.5.html). To ``kill``, -1
+and 0 stand for many processes."""
 _YEAR_10000 = 253402300800
 """Unix time after the last second that :class:`datetime.datetime` can hold."""
 _TWO_DAYS = 2 * 86400
