@@ -39,7 +39,8 @@ class JobList:
     @property
     def by_head(self) -> Mapping[str, Sequence[JobState]]:
         """Jobs by the head that lists them, without those of silent ones."""
-        return {name: one[0].jobs for name, one in self.answers.items() if isinstance(one, tuple)}
+        found = {name: one for name, one in self.answers.items() if isinstance(one, tuple) and one}
+        return {name: listing.jobs for name, (listing, _) in found.items()}
 
     @property
     def silent(self) -> Sequence[str]:

@@ -123,7 +123,7 @@ class TestListing:
             ),
             *(("tags", {"a": 1}), ("failure", {"rank": 1}), ("exit_status", 10**9), ("state", "DONE")),
             *(("waits_for", ["a/b"]), ("ranks", -1), ("restarts", True), ("supervisor", {"pid": "1"})),
-            *(("supervisor", {"pid": pid, "started": 1, "boot": "b"}) for pid in (-1, 0, 1, 2**22 + 1)),
+            *(("supervisor", {"pid": pid, "started": 1, "boot": "b"}) for pid in (-1, 0, 2**22 + 1)),
         ],
     )
     def test_any_field_out_of_its_bounds_is_named(self, field: str, value: object) -> None:
