@@ -69,7 +69,17 @@ OPTIONS: dict[str, list[tuple[str, str]]] = {
 TEXTS = {
     *("stack", "job", "into", "line", "file", "env", "set", "name", "mpi", "mpirun_args", "source", "python"),
     *("rdzv_backend", "grep", "kind", "node_python", "requirements", "conda", "image", "environment"),
-    *("find_links", "runtime", "registry_token", "environment_id", "fill", "allow_path", "reason", "match", "tag"),
+    *(
+        "find_links",
+        "runtime",
+        "registry_token",
+        "environment_id",
+        "fill",
+        "allow_path",
+        "reason",
+        "match",
+        "tag",
+    ),
     *(
         "path",
         "target",
