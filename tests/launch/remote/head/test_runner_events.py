@@ -164,7 +164,7 @@ def test_output_goes_to_the_stream(launch: Launch) -> None:
 
 def test_processes_that_do_not_die_are_named(launch: Launch) -> None:
     launch.channel.stage = STARTED
-    assert launch.on(frames.DONE, left=[4711]) is None
+    assert launch.on(frames.DONE, left=[4711], ended=[]) is None
     assert b"node000000: processes [4711] survived SIGKILL" in launch.stream.tail(-1, 0)
     assert launch.channel.is_done
 
