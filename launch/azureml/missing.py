@@ -151,8 +151,8 @@ leave behind."""
 def absent(owner: str, name: str) -> Exception:
     """Return the error to raise for a name that ``owner`` lacks.
 
-    >>> print(absent("Run", "get_children"))
-    Run.get_children is not offered by Ranklift: only Azure ML has this service
+    >>> print(absent("Run", "create_children"))
+    Run.create_children is not offered by Ranklift: only Azure ML has this service
     >>> absent("Run", "logg")
     AttributeError("Run has no attribute 'logg'")
     """

@@ -13,7 +13,6 @@ from launch.client.left_files import LeftFiles, left_on, left_words, merged
 from launch.client.log_display import Bars, Merge, matches
 from playbooks.cli import output
 from playbooks.cli.merged_output import grouped
-from playbooks.jobs.location import STEP_S
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
 from playbooks.start import sleep_while_read
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from playbooks.ssh.connection import Cluster
 
 __all__ = ["EventPrinter", "detached_job_commands", "end_as", "left_by", "left_lines", "report_left"]
+_LOOK_S = 4.0
+"""Limit of the look at what a job left: a node that is lost may not keep the job's end from being told."""
 
 
 class EventPrinter:
@@ -116,7 +117,7 @@ def left_by(
         nodes,
         lambda host: left_on(host, remote, state.job),
         what="looking for files that the job left",
-        timeout=STEP_S,
+        timeout=_LOOK_S,
     )
     unknown = {node: "the node was removed" for node in state.nodes if node not in answers}
     parts: list[LeftFiles] = []

@@ -142,7 +142,7 @@ def memory(process: Path) -> int:
 
 def test_a_log_that_cannot_be_written_ends_nothing_and_is_told(nodes: Nodes) -> None:
     ssh = nodes.bin / "ssh"
-    ssh.write_text(ssh.read_text().replace('cd "$HOME" &&', 'cd "$HOME" && ulimit -S -f 256;'))
+    ssh.write_text(ssh.read_text().replace('cd "$HOME" || exit', 'cd "$HOME" || exit; ulimit -S -f 256'))
     script = 'i=0; while [ $i -lt 9000 ]; do echo "$RANK line number $i of many"; i=$((i+1)); done'
     state, events = nodes.run(shell(script))
     assert state.state == "SUCCEEDED"

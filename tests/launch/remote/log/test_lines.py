@@ -34,9 +34,10 @@ def test_a_line_that_is_too_long_is_one_also_in_pieces(monkeypatch: pytest.Monke
     monkeypatch.setattr(lines, "_LONGEST", 10)
     assert [data for data, _ in told(b"x" * 25, list(range(1, 25)))] == [b"x" * 10, b"x" * 10, b"x" * 5]
     made = Lines()
+    drop = made.skip
     for _ in range(25):
-        made.skip(0.0, KEY, b"y")
-    made.skip(0.0, KEY, b"z")
+        drop(0.0, KEY, b"y")
+    drop(0.0, KEY, b"z")
     assert [line.data for line in made.unfinished()] == [b"y" * 9 + b"z"]
 
 

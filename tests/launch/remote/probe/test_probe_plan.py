@@ -55,7 +55,7 @@ def test_its_files_are_in_a_folder_of_its_own() -> None:
     assert spec["folder"] == "~/.ranklift/jobs/digits-20260301-090507-0f3a"
     assert probe["folder"] == spec["folder"] + "/probe"
     assert probe["cwd"] == spec["folder"] + "/probe/work"
-    assert probe["paths"]["RANKLIFT_OUTPUT_DIR"] == spec["folder"] + "/probe/outputs"
+    assert probe["paths"]["RANKLIFT_OUTPUT_DIR"] == spec["folder"] + "/probe/work/outputs"
     assert (probe["snapshot"], probe["job"]) == ("", spec["job"])
 
 
