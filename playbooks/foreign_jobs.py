@@ -9,7 +9,7 @@ from typing import Protocol
 
 from playbooks.project import Stack
 
-__all__ = ["strangers"]
+__all__ = ["noted_head", "strangers"]
 
 
 class _Job(Protocol):
@@ -33,7 +33,7 @@ def strangers(stack: Stack, listed: Mapping[str, Iterable[_Job]]) -> dict[str, s
                 heads.setdefault(state.job, []).append(head)
     found: dict[str, str] = {}
     for job, names in heads.items():
-        noted = _noted_head(stack, job)
+        noted = noted_head(stack, job)
         for name in names:
             other = noted or next((one for one in names if one != name), name)
             if other != name:
@@ -41,7 +41,8 @@ def strangers(stack: Stack, listed: Mapping[str, Iterable[_Job]]) -> dict[str, s
     return found
 
 
-def _noted_head(stack: Stack, job: str) -> str:
+def noted_head(stack: Stack, job: str) -> str:
+    """Return the head that was noted at the launch from here; empty without a note, or with half of one."""
     if "/" not in job:
         with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
             return str(json.loads((stack.jobs / f"{job}.json").read_text())["head"])

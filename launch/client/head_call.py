@@ -46,12 +46,11 @@ def call_head(
 
     def take(piece: bytes) -> None:
         nonlocal last, rest
+        rest += piece
+        lines: list[bytes] = []
         if b"\n" in piece:
-            *lines, begun = bytes(rest + piece).split(b"\n")
+            *lines, begun = bytes(rest).split(b"\n")
             rest = bytearray(begun)
-        else:
-            lines = []
-            rest += piece
         if len(rest) > _LONGEST:
             raise Malformed(f"a line has more than {_LONGEST >> 20} MiB")
         for line in lines:

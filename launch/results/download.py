@@ -159,15 +159,17 @@ class NodeFetch:
         self._skipped, self._left_out, self._matched = plan.skipped, plan.left_out, plan.matched
         self._kept.update(copy.name for copy in plan.kept)
         self._make(plan)
-        wanted = [one for one in plan.wanted if self._fits(one)]
+        free = self._results.free() if plan.wanted else 0
+        wanted = [one for one in plan.wanted if self._fits(one, free)]
         self._results.forget_sums(copy.name for one in wanted for copy in one.here.copies if copy.whole)
         lines = [self._request(one) for one in wanted]
         self._progress.add(total=sum(one.entry.size for one in wanted))
         return b"".join(lines)
 
-    def _fits(self, wanted: Wanted) -> bool:
-        """Return whether the disk takes the file beside all that is still due; note why one is left out."""
-        size, room = wanted.entry.size, self._results.free() - self._progress.due
+    def _fits(self, wanted: Wanted, free: int) -> bool:
+        """Return whether the ``free`` bytes of the disk take the file beside all that is still due; note why
+        one is left out."""
+        size, room = wanted.entry.size, free - self._progress.due
         if wanted.entry.path == send.PLAN and size > PLAN_BYTES:
             self._left_out[wanted.entry.path] = NO_PLAN.format(size)
         elif wanted.least > max(room, 0):

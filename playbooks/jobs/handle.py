@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from infra.inventory import Inventory
 from launch.errors import GiveUpError, InputError
 from launch.nodeset import fold
 from playbooks.cli import output
-from playbooks.foreign_jobs import strangers
+from playbooks.foreign_jobs import noted_head, strangers
 from playbooks.jobs.listing import JobList, list_jobs
 from playbooks.jobs.location import check_id, note_of
 from playbooks.project import Stack
@@ -136,6 +134,6 @@ def _noted(stack: Stack, found: JobList) -> Iterable[str]:
     """Yield jobs that were launched from here and whose head did not answer, or is gone."""
     answered = {name for name, answer in found.answers.items() if not isinstance(answer, Exception)}
     for path in sorted(stack.jobs.glob("*.json")):
-        with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
-            if json.loads(path.read_text())["head"] not in answered:
-                yield path.stem
+        head = noted_head(stack, path.stem)
+        if head and head not in answered:
+            yield path.stem

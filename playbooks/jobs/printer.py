@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EventPrinter", "detached_job_commands", "end_as", "left_by", "left_lines", "report_left"]
 _LOOK_S = 4.0
-"""Limit of the look at what a job left: a node that is lost may not keep the job's end from being told."""
+"""Limit of the look at what a job left: a lost node may not delay the report of the job's end."""
 
 
 class EventPrinter:

@@ -20,12 +20,6 @@ from tests.playbooks.server import SshServer, free_port, save_stack
 from tests.playbooks.typed import fab, write_project
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
-    with SshServer(tmp_path_factory.mktemp("sshd")) as running:
-        yield running
-
-
 @pytest.fixture
 def note(server: SshServer) -> Iterator[Path]:
     """The note of a drain in the home folder that both nodes share."""

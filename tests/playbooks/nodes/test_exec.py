@@ -22,12 +22,6 @@ BYTES = bytes(range(256)) * 40_000
 """10 MB with every byte in it, line ends and NULs too."""
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
-    with SshServer(tmp_path_factory.mktemp("sshd")) as running:
-        yield running
-
-
 @pytest.fixture
 def workplace(server: SshServer, tmp_path: Path) -> Path:
     """A project whose stack ``dev`` has two nodes."""

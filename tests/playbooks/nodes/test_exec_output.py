@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,12 +18,6 @@ CUT = (
     b"error: the output of node%s was longer than what is kept of it: write it to a file there, have a "
     b"single node's stdout go into a file here, or give --allow-cut\n"
 )
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
-    with SshServer(tmp_path_factory.mktemp("sshd")) as running:
-        yield running
 
 
 @pytest.fixture

@@ -21,18 +21,10 @@ from tests.playbooks.server import SshServer, save_stack
 from tests.playbooks.typed import fab, write_project
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from launch.remote.base.health_records import Look, Promise
 
 
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
-    with SshServer(tmp_path_factory.mktemp("sshd")) as running:
-        yield running
 
 
 @pytest.fixture
