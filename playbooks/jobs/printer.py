@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from infra.inventory import Inventory
 from launch.client.events import Event, JobState, LogLine, Quiet, StateChange, StreamName
 from launch.client.left_files import LeftFiles, left_on, left_words, merged
 from launch.client.log_display import Bars, Merge, matches
+from launch.client.query import Happening, show_job
+from launch.errors import RankliftError
 from playbooks.cli import output
 from playbooks.cli.merged_output import grouped
 from playbooks.project import Stack
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EventPrinter", "detached_job_commands", "end_as", "left_by", "left_lines", "report_left"]
 _LOOK_S = 4.0
-"""Limit of the look at what a job left: a lost node may not delay the report of the job's end."""
+"""Limit of the look at what a job left: a silent node may not delay the report of the job's end."""
 
 
 class EventPrinter:
@@ -103,15 +106,17 @@ def _default_reason(state: JobState) -> str:
 
 
 def left_by(
-    state: JobState, inventory: Inventory, cluster: Cluster, remote: str
+    state: JobState, events: Iterable[Happening], inventory: Inventory, cluster: Cluster, remote: str
 ) -> tuple[LeftFiles | None, dict[str, str]]:
     """Return what the job left on its nodes, None for nothing, and by node why that is unknown.
 
-    A job that has not ended, or whose ranks were never started, is not looked at.
+    A job that has not ended, or whose ranks were never started, is not looked at, nor is a node that it lost
+    by its ``events``: that one would keep the job's end from being reported.
     """
     if not state.is_terminal or state.started is None:
         return None, {}
-    nodes = [node for node in inventory.nodes if node.name in state.nodes]
+    lost = {event.fields.get("node") for event in events if event.event == "lost-node"}
+    nodes = [node for node in inventory.nodes if node.name in state.nodes and node.name not in lost]
     answers = fan_out_hosts(
         cluster.host,
         nodes,
@@ -119,7 +124,11 @@ def left_by(
         what="looking for files that the job left",
         timeout=_LOOK_S,
     )
-    unknown = {node: "the node was removed" for node in state.nodes if node not in answers}
+    unknown = {
+        node: "the job lost the node" if node in lost else "the node was removed"
+        for node in state.nodes
+        if node not in answers
+    }
     parts: list[LeftFiles] = []
     for node, answer in answers.items():
         if isinstance(answer, Exception):
@@ -140,7 +149,12 @@ def left_lines(job: str, left: LeftFiles | None, unknown: dict[str, str]) -> Ite
 
 def report_left(state: JobState, inventory: Inventory, cluster: Cluster, remote: str) -> None:
     """Print what the job left, once it has ended."""
-    for line in left_lines(state.job, *left_by(state, inventory, cluster, remote)):
+    events: Sequence[Happening] = ()
+    head = next((node for node in inventory.nodes if node.name == state.nodes[0]), None)
+    if state.is_terminal and state.state != "SUCCEEDED" and head is not None:
+        with suppress(RankliftError):  # how the job ended is known, whatever its head does now
+            events = show_job(state.job, cluster.host(head), remote=remote).events
+    for line in left_lines(state.job, *left_by(state, events, inventory, cluster, remote)):
         output.progress(line)
 
 

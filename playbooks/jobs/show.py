@@ -174,7 +174,7 @@ def job(
                 report = show_job(name, host, remote=place.remote)
             with readable(f"job {name}"):
                 facts = None if json else add_samples(report, host, place.remote)
-            left, unknown = left_by(report.state, inventory, cluster, place.remote)
+            left, unknown = left_by(report.state, report.events, inventory, cluster, place.remote)
         except NodeUnreachable as error:
             raise NodeUnreachable(
                 error.node,

@@ -131,6 +131,30 @@ def test_what_cannot_be_known_is_not_left_out(desk: Desk, capsys: pytest.Capture
     ]
 
 
+def test_a_node_that_the_job_lost_is_not_waited_for(
+    desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = desk.ended("echo a > b; exit 3")
+    lost = {"event": "lost-node", "node": "node000001", "reason": "no sign of life for 12 s", "time": 1.0}
+    events = desk.nodes.folder / "node000000/.ranklift/jobs" / state.job / "events.jsonl"
+    events.write_text(events.read_text() + json.dumps(lost) + "\n")
+    asked: list[str] = []
+    host = desk.host
+
+    def connect(node: Node) -> Any:
+        asked.append(node.name)
+        return host(node)
+
+    monkeypatch.setattr(desk, "host", connect)
+    report_left(state, desk.inventory, cast("Any", desk), "hash")
+    assert "node000001" not in asked
+    said = capsys.readouterr().err
+    assert f"what {state.job} left in its working folder is unknown: the job lost the node" in said
+    assert f"job {state.job} left in its working folders 1 file, 2 B, on node000000" in said
+    show.job.body(Context(), state.job, json=True)
+    assert json.loads(capsys.readouterr().out)["left_unknown"] == {"node000001": "the job lost the node"}
+
+
 def test_a_job_that_runs_is_not_looked_at(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     state = replace(desk.ended(WRITES), state="RUNNING")
     report_left(state, desk.inventory, cast("Any", desk), "hash")
