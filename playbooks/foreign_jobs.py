@@ -9,7 +9,7 @@ from typing import Protocol
 
 from playbooks.project import Stack
 
-__all__ = ["noted_head", "strangers"]
+__all__ = ["foreign", "noted_head", "strangers"]
 
 
 class _Job(Protocol):
@@ -22,22 +22,33 @@ class _Job(Protocol):
 
 
 def strangers(stack: Stack, listed: Mapping[str, Iterable[_Job]]) -> dict[str, str]:
-    """Return why a head's list of jobs is not believed, by head: it has an unfinished job of another head.
+    """Return why a head's list of jobs is not believed, by head: it has an unfinished job of another head."""
+    unfinished = {
+        head: [state.job for state in states if not state.is_terminal] for head, states in listed.items()
+    }
+    return {
+        head: f"it lists job {job}, whose head is {other} as far as is known here"
+        for head, jobs in foreign(stack, unfinished).items()
+        for job, other in list(jobs.items())[:1]
+    }
+
+
+def foreign(stack: Stack, listed: Mapping[str, Iterable[str]]) -> dict[str, dict[str, str]]:
+    """Return the jobs that a head lists and that are another head's, with that head, by head.
 
     That is the head noted here, or, without a note, any other head that lists the job.
     """
     heads: dict[str, list[str]] = {}
-    for head, states in listed.items():
-        for state in states:
-            if not state.is_terminal:
-                heads.setdefault(state.job, []).append(head)
-    found: dict[str, str] = {}
+    for head, jobs in listed.items():
+        for job in jobs:
+            heads.setdefault(job, []).append(head)
+    found: dict[str, dict[str, str]] = {}
     for job, names in heads.items():
         noted = noted_head(stack, job)
         for name in names:
             other = noted or next((one for one in names if one != name), name)
             if other != name:
-                found.setdefault(name, f"it lists job {job}, whose head is {other} as far as is known here")
+                found.setdefault(name, {})[job] = other
     return found
 
 

@@ -297,10 +297,11 @@ def _download(client: BlobClient, blob: StoredBlob, part: Path, work: _Work) -> 
             held = 0
         work.skip(held)
         while held < blob.size:
+            size = min(BLOCK, blob.size - held)
             try:
                 data = client.download_blob(
                     held,
-                    min(BLOCK, blob.size - held),
+                    size,
                     etag=f'"{blob.etag}"',
                     match_condition=MatchConditions.IfNotModified,
                 ).readall()
@@ -310,6 +311,10 @@ def _download(client: BlobClient, blob: StoredBlob, part: Path, work: _Work) -> 
                         f"{blob.name}: changed while it was downloaded; repeat the command"
                     ) from None
                 raise
+            if len(data) != size:
+                raise GiveUpError(
+                    f"{blob.name}: storage sent {len(data)} bytes, not {size} as asked; repeat the command"
+                )
             stream.write(data)
             held += len(data)
             work.done(len(data))

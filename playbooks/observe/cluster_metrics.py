@@ -17,6 +17,7 @@ from launch.host import Host
 from launch.remote.metrics.exposition import exposition
 from launch.remote.metrics.metrics_records import ClusterFacts, HeadMetrics
 from launch.remote.reading import Malformed
+from playbooks.foreign_jobs import foreign
 from playbooks.project import Stack
 from playbooks.ssh.connection import Cluster
 from playbooks.ssh.fanout import fan_out_hosts, in_background
@@ -86,9 +87,29 @@ class ClusterMetrics:
         self._report_once("nodes", str(self.failure or ""))
         for name in answers:
             self._report_once(name, damaged.get(name, ""))
-        heads = [one for one in answers.values() if not isinstance(one, Exception) and one is not None]
+        heads = {
+            name: answer
+            for name, answer in answers.items()
+            if not isinstance(answer, Exception) and answer is not None
+        }
         self._answered.wait(cost_wait_s)
-        return exposition(heads, self._facts(inventory, answers))
+        return exposition(self._own_jobs(heads), self._facts(inventory, answers))
+
+    def _own_jobs(self, heads: Mapping[str, HeadMetrics]) -> list[HeadMetrics]:
+        """Leave out what a head says of another head's jobs: it may say anything."""
+        others = foreign(self._stack, {name: [job["job"] for job in heads[name]["jobs"]] for name in heads})
+        for name in heads:
+            jobs = others.get(name, {})
+            text = ", ".join(f"{job} (of {head})" for job, head in list(jobs.items())[:1])
+            more = f" and {len(jobs) - 1} more" if len(jobs) > 1 else ""
+            self._report_once(
+                f"{name}, jobs",
+                text and f"{name}: left out, since they are another head's jobs: {text}{more}",
+            )
+        return [
+            {**head, "jobs": [job for job in head["jobs"] if job["job"] not in others.get(name, {})]}
+            for name, head in heads.items()
+        ]
 
     def _facts(self, inventory: Inventory, answers: Mapping[str, object]) -> ClusterFacts:
         hourly, total = (None, None)

@@ -63,8 +63,7 @@ def report(
     chosen = open_from(context, stack)
     inventory = chosen.saved()
     name = choose_job(chosen, inventory, job)
-    target = Path(output or f"report-{name}.html").expanduser()
-    _check_target(target, overwrite=overwrite)
+    target = _target(output, name, overwrite=overwrite)
     place = find_job(chosen, inventory, name)
     price = _price(chosen, inventory)
     with Cluster(inventory, chosen.folder) as cluster, readable(f"job {name}"):
@@ -86,20 +85,23 @@ def _report_collected(folder: Path, target: str | None, *, overwrite: bool, json
     with readable(str(folder)):
         facts = collected_facts(folder)
         page = report_page(facts, price, datetime.now(UTC))
-    path = Path(target or f"report-{facts.report.state.job}.html").expanduser()
-    _check_target(path, overwrite=overwrite)
+    path = _target(target, facts.report.state.job, overwrite=overwrite)
     _write(path, page)
     _print(path, json=json)
 
 
-def _check_target(target: Path, *, overwrite: bool) -> None:
+def _target(given: str | None, job: str, *, overwrite: bool) -> Path:
     """Raise InputError for a file that cannot be written, before anything is queried."""
+    target = Path(given or f"report-{job}.html").expanduser()
+    if given is None and target.is_symlink():  # a repository's own, which may lead anywhere
+        raise InputError("--output", str(target), "is a link", "remove it, or give a file with --output")
     if target.is_dir():
         raise InputError("--output", str(target), "is a folder", "give the name of a file")
     if target.exists() and not overwrite:
         raise InputError("--output", str(target), "exists already", "give another file, or --overwrite")
     if not target.parent.is_dir():
         raise InputError("--output", str(target), "has no folder", f"make {target.parent} first")
+    return target
 
 
 def _write(target: Path, page: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from playbooks.foreign_jobs import strangers
+from playbooks.foreign_jobs import foreign, strangers
 from playbooks.project import Stack
 from tests.playbooks.jobs.test_tables import state
 
@@ -41,3 +41,8 @@ def test_a_note_that_is_none_counts_as_no_note(tmp_path: Path) -> None:
     stack = noted(tmp_path, "t-1", TRUE)
     (stack.jobs / "t-1.json").write_text("[]")
     assert strangers(stack, {LIAR: [VICTIM]}) == {}
+
+
+def test_an_ended_job_of_another_head_is_foreign_as_well(tmp_path: Path) -> None:
+    stack = noted(tmp_path, "t-1", TRUE)
+    assert foreign(stack, {LIAR: ["t-1", "t-3"], TRUE: ["t-1", "t-2"]}) == {LIAR: {"t-1": TRUE}}

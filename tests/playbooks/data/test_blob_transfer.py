@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -166,6 +167,23 @@ def test_a_blob_that_arrives_damaged_is_refused(
     with pytest.raises(GiveUpError, match="arrived with another MD5"):
         get_blobs(container, ADDRESS, wanted, Digests(tmp_path / "md5"), lambda *_: None, overwrite=False)
     assert content(tmp_path / "back") == {}
+
+
+@pytest.mark.parametrize("sent", [0, 4, BLOCK + 1])
+def test_a_piece_of_another_length_than_it_was_asked_for_is_refused(
+    container: ContainerClient, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: int
+) -> None:
+    put(container, folder, tmp_path / "md5")
+    wanted = {
+        path: StoredBlob(one.name, one.size, None, one.etag, one.modified)
+        for path, one in destinations(ADDRESS, list_blobs(container, ADDRESS), tmp_path / "back").items()
+        if path.name == "big"
+    }
+    answer = SimpleNamespace(readall=lambda: bytes(sent))
+    monkeypatch.setattr(BlobClient, "download_blob", lambda *_, **__: answer)
+    with pytest.raises(GiveUpError, match=f"big: storage sent {sent} bytes, not {BLOCK} as asked"):
+        get_blobs(container, ADDRESS, wanted, Digests(tmp_path / "md5"), lambda *_: None, overwrite=False)
+    assert not (tmp_path / "back" / "big").exists()
 
 
 def test_files_with_other_content_are_kept_unless_told_otherwise(

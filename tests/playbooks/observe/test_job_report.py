@@ -121,6 +121,20 @@ def test_a_file_that_exists_is_kept_unless_it_may_be_replaced(
     assert (tmp_path / "mine.html").read_text().startswith("<!DOCTYPE")
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("leads_to", ["", "mine"])
+def test_a_report_goes_through_no_link_that_is_there_under_its_own_name(
+    task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str], leads_to: str, overwrite: bool
+) -> None:
+    outside = tmp_path / "outside"
+    if leads_to:
+        outside.write_text(leads_to)
+    (tmp_path / f"report-{JOB}.html").symlink_to(outside)
+    assert f"--output = 'report-{JOB}.html': is a link; " in refusal(task, capsys, overwrite=overwrite)
+    assert outside.exists() == bool(leads_to)
+    assert not leads_to or outside.read_text() == leads_to
+
+
 @pytest.mark.parametrize("before", [None, 0o644, 0o666])
 def test_its_user_alone_may_read_the_report(task: Task, tmp_path: Path, before: int | None) -> None:
     mine = tmp_path / "mine.html"

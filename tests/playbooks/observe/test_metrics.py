@@ -92,6 +92,22 @@ def test_heads_that_answer_and_the_account_are_one_text(project: Path) -> None:
     assert reports == [str(made.failure)]
 
 
+@pytest.mark.usefixtures("priced")
+def test_a_job_that_another_head_has_by_the_note_here_is_left_out_and_named(project: Path) -> None:
+    stack = Stack("dev", project, {})
+    stack.jobs.mkdir()
+    (stack.jobs / "train-1.json").write_text(json.dumps({"head": "node000001"}))
+    reports: list[str] = []
+    made = ClusterMetrics(stack, reports.append)
+    try:
+        text = made.text()
+    finally:
+        made.close()
+    assert "train-1" not in text
+    expected = "node000000: left out, since they are another head's jobs: train-1 (of node000001)"
+    assert expected in reports
+
+
 def test_a_text_is_used_again_and_a_silent_node_reported_once(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
