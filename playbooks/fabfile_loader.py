@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +16,10 @@ from playbooks.cli.invoke_patches import is_ours
 
 __all__ = ["FabfileLoader"]
 
+_REMEDY = (
+    'the project is named by ns.configure({"ranklift": {"project": …}}) in the fabfile, or RANKLIFT_PROJECT'
+)
+
 
 class FabfileLoader(FilesystemLoader):
     """Invoke's loader, with the fabfile's folder last on the module path instead of first.
@@ -26,21 +31,29 @@ class FabfileLoader(FilesystemLoader):
     def load(self, name: str | None = None) -> tuple[ModuleType, str]:
         """Return the fabfile's module and its folder.
 
-        Raise :class:`~launch.errors.InputError` for settings written in Python beside it: Invoke would run
-        them.
+        Raise :class:`~launch.errors.InputError` for settings beside it that are code, which Invoke would run,
+        and for any where no task of its own could read them: they could choose another project.
         """
         spec = self.find(name or self.config.tasks.collection_name)
         folder = Path((spec and spec.origin) or "").parent
-        settings = (folder.parent if spec and spec.parent else folder) / "fabric.py"
-        if settings.exists():
-            problem, remedy = "is code that Fabric would run as its settings", "write them into fabric.yaml"
-            raise InputError("file", str(settings), problem, remedy)
+        settings = (folder.parent if spec and spec.parent else folder) / "fabric"
+        _refuse(
+            settings, (".py",), "is code that Fabric would run as its settings", "write them into fabric.yaml"
+        )
         if is_added := str(folder) not in sys.path:
             sys.path.append(str(folder))
         module, parent = super().load(name)
         if is_added and not _has_own_tasks(module):
             sys.path.remove(str(folder))
+            problem = "are settings of Fabric's, and the fabfile has no task of its own that could read them"
+            _refuse(settings, (".yaml", ".yml", ".json"), problem, f"remove it; {_REMEDY}")
         return module, parent
+
+
+def _refuse(settings: Path, suffixes: tuple[str, ...], problem: str, remedy: str) -> None:
+    for suffix in suffixes:
+        if os.path.lexists(file := settings.with_suffix(suffix)):
+            raise InputError("file", str(file), problem, remedy)
 
 
 def _has_own_tasks(module: ModuleType) -> bool:

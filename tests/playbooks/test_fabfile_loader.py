@@ -54,3 +54,28 @@ def test_settings_that_are_code_are_refused_and_not_run(repository: Path) -> Non
     assert done.returncode == 2
     assert f"file = '{repository}/fabric.py': is code that Fabric would run as its settings" in done.stderr
     assert not (repository / "owned").exists()
+
+
+@pytest.mark.parametrize("suffix", ["yaml", "yml", "json"])
+def test_settings_that_no_task_of_the_fabfiles_own_reads_choose_no_project(
+    repository: Path, suffix: str
+) -> None:
+    (evil := repository / "evil").mkdir()
+    write_project(evil, "dev", fabfile=False)
+    (repository / f"fabric.{suffix}").write_text('{"ranklift": {"project": "evil"}}')
+    done = fab(repository, "ssh", "--node", "0", "--stack", "dev")
+    assert done.returncode == 2
+    assert f"file = '{repository}/fabric.{suffix}': are settings of Fabric's" in done.stderr
+    (repository / "fabfile.py").write_text(OWN)
+    (repository / f"fabric.{suffix}").write_text('{"mine": {"colour": "blue"}}')
+    (repository / "helper.py").write_text("WORD = 'helped'\n")
+    assert fab(repository, "mine").stdout == "helped\n"
+
+
+def test_settings_without_end_hold_up_no_command(repository: Path) -> None:
+    lines = ["a0: &a0 {k: v}"]
+    lines += [
+        f"a{n}: &a{n} {{" + ", ".join(f"k{k}: *a{n - 1}" for k in range(10)) + "}" for n in range(1, 12)
+    ]
+    (repository / "fabric.yaml").write_text("\n".join(lines))
+    assert fab(repository, "jobs").returncode == 2
