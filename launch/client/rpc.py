@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import PurePosixPath
@@ -70,8 +71,10 @@ def ask(
     timeout: float = timing.STEP_S,
     job: str | None = None,
     drop: Drop | None = None,
+    most: int = sys.maxsize,
 ) -> _Answer:
-    """Run a command of version ``remote`` of the node code on the head; return its answer, of this type.
+    """Run a command of version ``remote`` of the node code on the head; return its answer, of this type and
+    at most ``most`` bytes.
 
     ``drop`` gets the malformed records that are left out of it, as by :func:`launch.remote.reading.read`.
 
@@ -80,6 +83,9 @@ def ask(
     """
     done = head.run(rpc_argv(remote, *words), timeout=timeout)
     check(done, head, job)
+    if len(done.stdout) > most:
+        problem = f"its answer to {' '.join(words)} has {len(done.stdout)} bytes, at most {most} are read"
+        raise GiveUpError(f"{head.name}: {problem}")
     with readable(head):
         for kind, payload in frames.Decoder().feed(done.stdout):
             if kind == frames.STATE:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from infra.inventory import Inventory
+from infra.inventory import Inventory, Node
 from launch.client.rpc import ask, version_there
 from launch.errors import GiveUpError, ManyNodesError
 from launch.host import Host
@@ -31,6 +31,8 @@ FRESH_S = 5.0
 """Seconds for which an answer is given again: a second reader costs the nodes nothing."""
 _NODE_S = 8.0
 """Limit of one node's answer, within the 10 s that Prometheus waits by default (scrape_timeout)."""
+_ANSWER_BYTES = 8 << 20
+"""Largest answer of a node, the limit of one job's samples.json: some 60 MiB as objects."""
 _COST_S = 600.0
 """Seconds between two queries of the account: a price list changes once a month."""
 _COST_WAIT_S = 1.0
@@ -52,6 +54,7 @@ class ClusterMetrics:
         self._queried = -_COST_S
         self._answered = threading.Event()
         self._reported: dict[str, str] = {}
+        self._asked: set[str] = set()
         self.failure: ManyNodesError | None = None
         """The error of the nodes that did not answer the last time."""
 
@@ -75,9 +78,14 @@ class ClusterMetrics:
             self._cluster.close()
             self._inventory, self._cluster = inventory, Cluster(inventory, self._stack.folder)
         damaged: dict[str, str] = {}
-        answers = fan_out_hosts(
-            lambda node: nullcontext(self._cluster.host(node)),
-            inventory.nodes,
+        answers: dict[str, HeadMetrics | Exception | None] = {
+            node.name: GiveUpError(f"{node.name}: its answer to the query before is not read yet")
+            for node in inventory.nodes
+            if node.name in self._asked
+        }
+        answers |= fan_out_hosts(
+            self._once,
+            [node for node in inventory.nodes if node.name not in answers],
             partial(_query, damaged),
             what="reading its metrics",
             timeout=_NODE_S,
@@ -94,6 +102,16 @@ class ClusterMetrics:
         }
         self._answered.wait(cost_wait_s)
         return exposition(self._own_jobs(heads), self._facts(inventory, answers))
+
+    @contextmanager
+    def _once(self, node: Node) -> Iterator[Host]:
+        """Give a node's connection; until the end of it the node is asked nothing more, also after the limit
+        of time, which ends no work on its answer."""
+        self._asked.add(node.name)
+        try:
+            yield self._cluster.host(node)
+        finally:
+            self._asked.discard(node.name)
 
     def _own_jobs(self, heads: Mapping[str, HeadMetrics]) -> list[HeadMetrics]:
         """Leave out what a head says of another head's jobs: it may say anything."""
@@ -173,7 +191,7 @@ def _query(damaged: dict[str, str], host: Host) -> HeadMetrics | None:
     def drop(_: object, error: Malformed) -> None:
         damaged[host.name] = f"{host.name}: a job whose records are damaged is left out: {error}"
 
-    found = ask(HeadMetrics, host, remote, "metrics", timeout=_NODE_S, drop=drop)
+    found = ask(HeadMetrics, host, remote, "metrics", timeout=_NODE_S, drop=drop, most=_ANSWER_BYTES)
     try:
         exposition([found])
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

@@ -108,6 +108,44 @@ def test_a_job_that_another_head_has_by_the_note_here_is_left_out_and_named(proj
     assert expected in reports
 
 
+@pytest.mark.usefixtures("priced")
+def test_a_node_is_not_asked_again_while_its_answer_is_read(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, goes_on = threading.Semaphore(0), threading.Event()
+
+    def slow(*_: object, **__: object) -> None:
+        asked.release()
+        assert goes_on.wait(60)
+
+    monkeypatch.setattr(cluster_metrics, "ask", slow)
+    monkeypatch.setattr(cluster_metrics, "_NODE_S", 2.0)
+    monkeypatch.setattr(cluster_metrics, "FRESH_S", 0.0)
+    reports: list[str] = []
+    made = ClusterMetrics(Stack("dev", project, {}), reports.append)
+    try:
+        for _ in range(3):
+            assert 'ranklift_cluster_node_up{node="node000000"} 0' in made.text().splitlines()
+        assert asked.acquire(timeout=1)
+        assert not asked.acquire(blocking=False)
+        assert any("node000000: its answer to the query before is not read yet" in one for one in reports)
+    finally:
+        goes_on.set()
+        made.close()
+
+
+@pytest.mark.usefixtures("priced")
+def test_a_long_answer_is_not_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_metrics, "_ANSWER_BYTES", 100)
+    made = ClusterMetrics(Stack("dev", project, {}), lambda _: None)
+    try:
+        assert "train-1" not in made.text()
+    finally:
+        made.close()
+    assert made.failure is not None
+    assert "bytes, at most 100 are read" in str(made.failure.errors["node000000"])
+
+
 def test_a_text_is_used_again_and_a_silent_node_reported_once(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
