@@ -268,7 +268,7 @@ class Registry:
             try:
                 return self._open(url, accept, start, used)
             except Refusal as refusal:
-                if refusal.status != http.client.UNAUTHORIZED:
+                if refusal.status != http.client.UNAUTHORIZED or not refusal.challenge:
                     raise
                 with self._lock:  # one of the threads renews a token that has expired
                     if self._authorization == used:

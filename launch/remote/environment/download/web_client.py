@@ -48,8 +48,8 @@ class Misled(ValueError):
 class Refusal(OSError):
     """An answer other than success."""
 
-    def __init__(self, status: int, challenge: str, body: bytes, reach: Reach) -> None:
-        super().__init__(f"HTTP {status}")
+    def __init__(self, status: int, challenge: str, body: bytes, reach: Reach, host: str = "") -> None:
+        super().__init__(f"HTTP {status} from {host}" if host else f"HTTP {status}")
         self.status, self.challenge, self.body, self.reach = status, challenge, body, reach
 
 
@@ -182,9 +182,11 @@ class WebClient:
         """Return the open answer to a GET, with a ``body`` to a POST; ``led_by`` is the reach of the answer
         that named ``url``, None where the user did.
 
-        ``authorization`` goes to the host of ``url`` alone, a body nowhere else. Raise :class:`Misled`,
-        :class:`Refusal`, and URLError where there is no answer.
+        ``authorization`` goes to the host of ``url`` alone, a body nowhere else, and the challenge of another
+        host that a redirection leads to is left out: its token service would get the login. Raise
+        :class:`Misled`, :class:`Refusal`, and URLError where there is no answer.
         """
+        own = _origin(url)
         for _ in range(_REDIRECTS + 1):
             request = _Request(url, body, headers, self._most(url, led_by))
             if authorization:
@@ -195,8 +197,11 @@ class WebClient:
                 with error:
                     target = error.headers.get("Location", "")
                     if error.code not in _REDIRECTING or not target or body is not None:
-                        challenge = error.headers.get("WWW-Authenticate", "")
-                        raise Refusal(error.code, challenge, _excerpt(error), request.reach) from None
+                        if _origin(url) == own:
+                            challenge, host = error.headers.get("WWW-Authenticate", ""), ""
+                        else:
+                            challenge, host = "", urllib.parse.urlsplit(url).netloc
+                        raise Refusal(error.code, challenge, _excerpt(error), request.reach, host) from None
             except urllib.error.URLError:
                 raise
             except (http.client.HTTPException, OSError) as error:

@@ -114,6 +114,20 @@ def test_credentials_stay_behind_when_a_registry_redirects_to_its_storage(
         assert {given for _, _, given in storage.requests} == {""}
 
 
+@pytest.mark.parametrize("secret", [ANN, {"identitytoken": "refresh-1"}, None])
+def test_a_challenge_of_the_storage_behind_a_registry_is_not_answered(
+    served: OciRegistry, small: Image, tmp_path: Path, secret: dict[str, str] | None
+) -> None:
+    with serve() as storage, serve(OciRegistry(scheme="Bearer")) as thief:
+        registry = client(served.add("train", "1", small), secret)
+        storage.scheme, storage.realm = "Bearer", f"http://{thief.host}/token"
+        served.elsewhere = storage
+        with pytest.raises(ImageError, match=f"HTTP 401 from {storage.host}"):
+            fetch(registry, registry.resolve("amd64"), tmp_path)
+        assert {given for _, _, given in storage.requests} == {""}
+        assert thief.requests == []
+
+
 def test_a_password_does_not_cross_a_network_without_tls(served: OciRegistry, small: Image) -> None:
     served.add("train", "1", small)
     served.scheme = "Basic"
