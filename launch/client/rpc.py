@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,11 +15,12 @@ from launch.remote.base import frames, job_dir, timing
 from launch.remote.cli import NO_COMMAND, NO_RECORDS, REFUSED, UNPUSHED
 from launch.remote.reading import Malformed, parse, read
 
-__all__ = ["Drop", "ask", "check", "code_of", "readable", "rpc_argv", "version_there"]
+__all__ = ["MOST_NAMED", "Drop", "ask", "check", "code_of", "readable", "rpc_argv", "version_there"]
 
 _Answer = TypeVar("_Answer")
 Drop = Callable[[object, Malformed], object]
-"""Gets each malformed record that is left out of an answer."""
+"""Gets malformed records that are left out of an answer: the first :data:`MOST_NAMED`."""
+MOST_NAMED = 20
 _NO_SUCH_FILE, _NOT_FOUND = 2, 127
 _VERSIONS = "ls -t .ranklift/remote 2>/dev/null"
 """Shell command that lists a node's versions of the node code, newest first."""
@@ -76,7 +78,8 @@ def ask(
     """Run a command of version ``remote`` of the node code on the head; return its answer, of this type and
     at most ``most`` bytes.
 
-    ``drop`` gets the malformed records that are left out of it, as by :func:`launch.remote.reading.read`.
+    ``drop`` gets malformed records that are left out of it, as by :func:`launch.remote.reading.read`: the
+    first :data:`MOST_NAMED`, the last of which says that there are more.
 
     Raise :class:`~launch.errors.NoSuchJob` when the head has no records of ``job``, and
     :class:`~launch.errors.GiveUpError` when the head cannot answer.
@@ -89,8 +92,21 @@ def ask(
     with readable(head):
         for kind, payload in frames.Decoder().feed(done.stdout):
             if kind == frames.STATE:
-                return read(_answer, parse(payload), drop)
+                return read(_answer, parse(payload), drop and _first(drop))
     raise GiveUpError(f"{head.name}: no answer to {' '.join(words)}")
+
+
+def _first(drop: Drop) -> Drop:
+    numbers = itertools.count(1)
+
+    def some(record: object, error: Malformed) -> None:
+        number = next(numbers)
+        if number == MOST_NAMED:
+            error = Malformed(f"{error.problem}; more may be damaged, and are not named", error.where)
+        if number <= MOST_NAMED:
+            drop(record, error)
+
+    return some
 
 
 @contextmanager

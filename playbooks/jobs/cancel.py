@@ -111,7 +111,10 @@ def cancel(
         end = f"send its processes SIGTERM on all its nodes, and SIGKILL after {time}"
         output.steps([f"ask the head of {which} to end it, or to take it out of the queue", end], json=json)
         return
-    name = _newest(chosen, inventory, yes=yes) if job == NEWEST else choose_job(chosen, inventory, job)
+    if job == NEWEST:
+        name = _newest(chosen, inventory, yes=yes)
+    else:
+        name = choose_job(chosen, inventory, job, sure=True)
     with attached(lambda _: _INTERRUPTED.format(job=name)):
         done = cancel_job(chosen, inventory, name, grace_s)
     if json:
@@ -133,7 +136,7 @@ def _newest(stack: Stack, inventory: Inventory, *, yes: bool) -> str:
     from playbooks.jobs.handle import newest_job
     from playbooks.jobs.tables import cancel_text
 
-    state = newest_job(stack, inventory)
+    state = newest_job(stack, inventory, sure=yes)
     name = state.job
     output.progress(cancel_text(state, _command(stack, inventory, name)))
     answer = True if yes else output.ask(f"End job {name}?")

@@ -26,19 +26,22 @@ _WHOLE = r".+-\d{8}-\d{6}-[0-9a-f]{4}"
 _SHOWN = 8
 
 
-def choose_job(stack: Stack, inventory: Inventory, handle: str, *, report: bool = True) -> str:
+def choose_job(
+    stack: Stack, inventory: Inventory, handle: str, *, report: bool = True, sure: bool = False
+) -> str:
     """Return the id that ``handle`` means. Raises as :func:`choose_jobs`."""
-    return choose_jobs(stack, inventory, [handle], report=report)[0]
+    return choose_jobs(stack, inventory, [handle], report=report, sure=sure)[0]
 
 
 def choose_jobs(
-    stack: Stack, inventory: Inventory, handles: Sequence[str], *, report: bool = True
+    stack: Stack, inventory: Inventory, handles: Sequence[str], *, report: bool = True, sure: bool = False
 ) -> list[str]:
     """Return the ids that ``handles`` mean: whole ids, unique beginnings of one or of its last part, newest.
 
     Whole ids are returned without a query, whether they exist or not. For the others all heads are asked;
     with ``report`` the job taken is printed on stderr. Raises :class:`~launch.errors.InputError` for a handle
-    that fits no job, or several.
+    that fits no job, or several; with ``sure`` :class:`~launch.errors.GiveUpError` for one that may fit a job
+    more, of a head that did not answer or whose record is damaged.
     """
     for handle in handles:
         check_id(handle)
@@ -47,6 +50,8 @@ def choose_jobs(
         return list(handles)
     found = _ask(stack, inventory, 1 if {*short} == {NEWEST} else None)
     chosen = {one: _meant(stack, one, found) for one in short}
+    if sure:
+        _refuse_gaps(found, chosen[short[0]])
     for job in dict.fromkeys(chosen.values()) if report else ():
         output.progress(f"job {job}")
     return [chosen.get(one, one) for one in handles]
@@ -71,19 +76,28 @@ def _is_whole(stack: Stack, handle: str) -> bool:
     return re.fullmatch(_WHOLE, handle) is not None or note_of(stack, handle).exists()
 
 
-def newest_job(stack: Stack, inventory: Inventory) -> JobState:
+def newest_job(stack: Stack, inventory: Inventory, *, sure: bool = False) -> JobState:
     """Return the newest job that has not ended.
 
-    Raises :class:`~launch.errors.InputError` if there is none.
+    Raises :class:`~launch.errors.InputError` if there is none, and as :func:`choose_jobs`.
     """
     found = _ask(stack, inventory, 0)
     if not found.jobs:
         raise InputError("job", None, f"stack {stack.name} has no job that runs or waits", "see `fab jobs`")
     newest = found.jobs[-1]
+    if sure:
+        _refuse_gaps(found, newest.job)
     for head, reason in strangers(stack, found.by_head).items():
         if any(state.job == newest.job for state in found.by_head[head]):
             raise GiveUpError(f"{head}: {reason}; give the id of the job that is meant")
     return newest
+
+
+def _refuse_gaps(found: JobList, job: str) -> None:
+    gaps = [f"{fold(found.silent)}: no answer"] if found.silent else []
+    if gaps or found.damaged:
+        problem = "; ".join([*gaps, *found.damaged[:1]])
+        raise GiveUpError(f"{problem}: another job may be meant; if it is {job}, give its whole id")
 
 
 def fitting(handle: str, jobs: Iterable[str]) -> list[str]:
@@ -119,7 +133,7 @@ def _meant(stack: Stack, handle: str, found: JobList) -> str:
                 "job", None, f"stack {stack.name} has no job", "launch one, or give a job's whole id"
             )
         return found.jobs[-1].job
-    fits = fitting(handle, [*(state.job for state in found.jobs), *_noted(stack, found)])
+    fits = fitting(handle, [*(state.job for state in found.jobs), *_noted(stack)])
     if len(fits) == 1:
         return fits[0]
     if not fits:
@@ -130,10 +144,6 @@ def _meant(stack: Stack, handle: str, found: JobList) -> str:
     raise InputError("job", handle, problem, "give more of its id, or its last part")
 
 
-def _noted(stack: Stack, found: JobList) -> Iterable[str]:
-    """Yield jobs that were launched from here and whose head did not answer, or is gone."""
-    answered = {name for name, answer in found.answers.items() if not isinstance(answer, Exception)}
-    for path in sorted(stack.jobs.glob("*.json")):
-        head = noted_head(stack, path.stem)
-        if head and head not in answered:
-            yield path.stem
+def _noted(stack: Stack) -> Iterable[str]:
+    """Yield the jobs that were launched from here: the head may be silent or gone, or keep one back."""
+    return (path.stem for path in sorted(stack.jobs.glob("*.json")) if noted_head(stack, path.stem))

@@ -98,6 +98,14 @@ class TestListing:
         assert [state.job for state in found.jobs] == ["t-1", "t-3"]
         assert found.damaged == ("the record of job t-2 is damaged: [1].created is 1e+300, not a Unix time",)
 
+    def test_of_many_damaged_records_some_are_named(self) -> None:
+        found = list_some(
+            answer({"jobs": [{}] * 100_000 + [sample_state("t-1")], "left_out": 0}), remote="abc"
+        )
+        assert [state.job for state in found.jobs] == ["t-1"]
+        assert len(found.damaged) == 20
+        assert "more may be damaged, and are not named" in found.damaged[-1]
+
     def test_what_a_head_moved_aside_is_named(self) -> None:
         found = list_some(
             answer({"jobs": [], "left_out": 0, "aside": ["queue.json.damaged-0a"]}), remote="abc"

@@ -116,7 +116,7 @@ class Sealed:
         self.inventory = save_stack(self.stack.folder, {0: 1, 3: 2}, key, key)
         self._monkeypatch = monkeypatch
         monkeypatch.setattr(ending, "open_from", lambda *_: self.stack)
-        monkeypatch.setattr(handle, "choose_job", lambda *_: "t-1")
+        monkeypatch.setattr(handle, "choose_job", lambda *_, **__: "t-1")
         monkeypatch.setattr(ending, "find_job", lambda *_: Place(self.inventory.nodes[0], "abc"))
         self.nodes_find({})
 

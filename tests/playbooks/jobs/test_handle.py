@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from invoke.context import Context
@@ -42,6 +43,7 @@ class Heads:
             state(AGAIN, "FAILED", created=at(2)),
         ]
         self.silent: tuple[str, ...] = ()
+        self.damaged: tuple[str, ...] = ()
         self.asked: list[int | None] = []
         monkeypatch.setattr(handle, "list_jobs", self.list)
         monkeypatch.setattr("playbooks.ssh.connection.Cluster", self.connect)
@@ -67,7 +69,7 @@ class Heads:
         ended = [one for one in self.jobs if one.is_terminal]
         shown = ended if last is None else ended[len(ended) - last :]
         jobs: list[JobState] = [one for one in self.jobs if one in shown or not one.is_terminal]
-        return JobList(jobs, 0, {}, answers)
+        return JobList(jobs, 0, {}, answers, self.damaged)
 
     def noted(self, job: str, head: str) -> None:
         self.stack.jobs.mkdir(parents=True, exist_ok=True)
@@ -155,8 +157,15 @@ def test_a_job_whose_head_is_silent_or_gone_is_known_by_its_note(
     assert choose_job(heads.stack, INVENTORY, "lost") == "lost-20260301-090507-1111"
     assert "node000001: no answer; a job of which it is the head may be missing" in capsys.readouterr().err
     assert choose_job(heads.stack, INVENTORY, "2222") == "gone-20260301-090507-2222"
+    assert choose_job(heads.stack, INVENTORY, "removed") == "removed-20260301-090507-3333"
     with pytest.raises(InputError, match="does not fit any job of stack dev"):
-        choose_job(heads.stack, INVENTORY, "removed")
+        choose_job(heads.stack, INVENTORY, "torn")
+
+
+def test_a_job_that_its_head_keeps_back_makes_a_beginning_fit_two(heads: Heads) -> None:
+    heads.noted("digits-20260301-100001-07aa", "node000000")
+    with pytest.raises(InputError, match="fits 2 jobs: "):
+        choose_job(heads.stack, INVENTORY, "digits")
 
 
 class TestCancelWithoutAJob:
@@ -234,3 +243,24 @@ class TestCancelWithoutAJob:
         cancel.cancel.body(Context(), "newest", yes=True)
         cancel.cancel.body(Context(), "0f3a")
         assert ended == [DIGITS, TRAIN]
+
+    @pytest.mark.parametrize("given", [{"job": "digits"}, {"job": "newest", "yes": True}])
+    @pytest.mark.parametrize("gap", ["silent", "damaged"])
+    def test_ends_none_that_was_not_named_whole_while_another_may_be_meant(
+        self,
+        ended: list[str],
+        heads: Heads,
+        capsys: pytest.CaptureFixture[str],
+        gap: str,
+        given: dict[str, Any],
+    ) -> None:
+        record = "node000000: the record of job x is damaged: [2].ranks is 'x', not a count"
+        heads.silent, heads.damaged = (("node000001",), ()) if gap == "silent" else ((), (record,))
+        with pytest.raises(Exit):
+            cancel.cancel.body(Context(), **given)
+        reason = "node000001: no answer" if gap == "silent" else record
+        expected = f"{reason}: another job may be meant; if it is {DIGITS}, give its whole id"
+        assert expected in capsys.readouterr().err
+        assert ended == []
+        cancel.cancel.body(Context(), DIGITS)
+        assert ended == [DIGITS]
