@@ -3,7 +3,7 @@ them. Ranks do not import it."""
 
 from __future__ import annotations
 
-from typing import List, Literal, TypedDict  # noqa: UP035  (nodes may run Python 3.8)
+from typing import Dict, List, Literal, TypedDict  # noqa: UP035  (nodes may run Python 3.8)
 
 from launch.remote.reading import NodeName, Rank, Seconds, UnixTime
 
@@ -176,4 +176,6 @@ class ProvenNodes(TypedDict):
     nodes: List[str]  # noqa: UP006
     slots: List[int]  # noqa: UP006
     """Of each node, how many the job held."""
+    networks: Dict[str, str]  # noqa: UP006
+    """By node, the mark of its networks during the probe."""
     time: float

@@ -89,6 +89,8 @@ class Ready(TypedDict):
     """Frame READY, with the reserved ports."""
 
     ports: list[int]
+    network: str
+    """As :func:`launch.remote.probe.network_mark.network_mark` returns it; empty where nobody asks."""
 
 
 class Started(TypedDict):
@@ -204,6 +206,8 @@ class RunnerSpec(SlotRequest, ForRanks):
     first: int
     """1 for the runner of the node's first rank, which checks and samples the node."""
     checks: Checks
+    network: int
+    """1 where READY has the node's mark of its networks."""
     health: HealthCheck
     ports: int
     grace_ms: int

@@ -90,6 +90,11 @@ class Attempt:
         """What looks at the nodes found so far."""
         return self._events.health
 
+    @property
+    def networks(self) -> dict[str, str]:
+        """By node, the mark of its networks."""
+        return self._events.networks
+
     def run(self) -> Outcome | Taken:
         """Return how it ended or, where nodes refused it slots, which slots other jobs hold by node."""
         mpirun_status = None
@@ -239,7 +244,9 @@ class Attempt:
         """Let the ranks start once every runner is ready; give up once all unfit nodes are known."""
         if self._barrier.has_opened or self._shutdown.has_begun:
             return
-        if self._barrier.is_complete:
+        if self._barrier.is_complete and self._events.changed_networks:
+            self._apply(Stop(outcome.changed_networks(self._events.changed_networks)))
+        elif self._barrier.is_complete:
             self._events.health.write(self._order.stream)
             self._events.clocks.on_go(time.time_ns() // 1000)
             self._pool.send_go(self._barrier.open(now))

@@ -209,7 +209,8 @@ class _PhaseLog:
 
 class LaunchOrder(NamedTuple):
     """``restarts`` is the number of launches before; ``deadline``, by the monotonic clock, the end of the
-    job's time, None without a limit."""
+    job's time, None without a limit; ``networks`` the nodes' marks of what InfiniBand was proven with, empty
+    where nothing is proven."""
 
     folder: job_dir.Folder
     plan: Plan
@@ -218,3 +219,4 @@ class LaunchOrder(NamedTuple):
     stream: StreamWriter
     restarts: int
     deadline: float | None
+    networks: dict[str, str] = {}  # noqa: RUF012

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Collection, Mapping
 
 from launch.remote.base import timing
+from launch.remote.base.names import fold
 from launch.remote.base.records import Failure, StateName
 from launch.remote.log.writer import LAUNCHER, StreamWriter, last_lines
 from launch.remote.mpi.registry import MPIS
@@ -21,6 +22,7 @@ __all__ = [
     "Failures",
     "Outcome",
     "blamed_node",
+    "changed_networks",
     "evicted_node",
     "format_exit",
     "judge",
@@ -52,13 +54,13 @@ _SSH_LOST = re.compile(r"^(?:Connection to|Timeout, server) (\S+?) (?:closed|not
 
 class Outcome:
     """How a launch ended; ``failure`` is the first, ``ran`` whether any rank was started, ``was_timed_out``
-    whether the job's time was over."""
+    whether the job's time was over, ``is_unproven`` whether what had proven InfiniBand has changed."""
 
     def __init__(
         self, state: StateName, exit_status: int, reason: str, failure: Failure | None = None
     ) -> None:
         self.state, self.exit_status, self.reason, self.failure = state, exit_status, reason, failure
-        self.ran = self.was_timed_out = False
+        self.ran = self.was_timed_out = self.is_unproven = False
 
 
 def without_outputs(outcome: Outcome) -> Outcome:
@@ -119,6 +121,17 @@ def rank_failed(stream: StreamWriter, rank: int, index: int, name: str, status: 
 def not_started(node: str, reason: str, words: list[str]) -> Outcome:
     """Return the outcome where unfit nodes kept every rank from starting; ``node`` is the first."""
     return _failed(LOST_RANK, f"no rank was started: {reason}", None, node, words)
+
+
+def changed_networks(nodes: list[str]) -> Outcome:
+    """Return the outcome where a proof of InfiniBand does not hold any more."""
+    reason = (
+        f"{fold(nodes)}: what decides which network is used (variables of NCCL, UCX or MPI of a login, "
+        "their settings files, mpirun, PATH, the boot) is not as it was when InfiniBand was proven"
+    )
+    found = not_started(nodes[0], reason, [])
+    found.is_unproven = True
+    return found
 
 
 def lost_node(ranks: list[int], name: str, why: str) -> Outcome:

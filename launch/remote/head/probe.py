@@ -44,6 +44,8 @@ class Probed(NamedTuple):
     """What keeps the job from its launch; None where nothing does."""
     looked: bool = False
     """Whether each node was looked at, and may start ranks."""
+    networks: dict[str, str] = {}  # noqa: RUF012
+    """The marks of the nodes' networks with which InfiniBand is proven."""
 
 
 def after_look(order: LaunchOrder) -> LaunchOrder:
@@ -66,14 +68,16 @@ def probe_transport(order: LaunchOrder, state: JobState) -> Probed:
             order.folder.event("probe", **_result("proven", known["transport"], f"by job {known['job']}"))
         elif known is None and subjects == [_REHEARSAL]:
             order.folder.event("probe", **_result("omitted", reason=_NO_FABRIC))
-            proven_nodes.remember(proven, plan, _REHEARSAL, "")
+            proven_nodes.remember(proven, plan, _REHEARSAL, "", {})
         if known is not None or subjects == [_REHEARSAL]:
-            return Probed(None)
+            return Probed(None, networks={} if known is None else known["networks"])
     state.set_probing()
     began, reasons = time.monotonic(), []
+    networks: dict[str, str] = {}
     for program in programs:
         is_first = program is programs[0]
-        result, verdict = _run(order if is_first else after_look(order), state, program)
+        result, verdict, marks = _run(order if is_first else after_look(order), state, program)
+        networks = networks or marks  # the first program is started as the job is
         if not isinstance(result, Outcome):
             return Probed(result)
         is_over = result.state == "CANCELLED" or result.was_timed_out
@@ -88,8 +92,8 @@ def probe_transport(order: LaunchOrder, state: JobState) -> Probed:
     found["seconds"], found["lines"] = round(time.monotonic() - began, 1), verdict.lines
     _record(order, found)
     if verdict.verdict == "proven":
-        proven_nodes.remember(proven, plan, probe_plan.subject_of(plan, program), verdict.transport)
-        return Probed(None, looked=True)
+        proven_nodes.remember(proven, plan, probe_plan.subject_of(plan, program), verdict.transport, networks)
+        return Probed(None, looked=True, networks=networks)
     if verdict.verdict == "unproven" and plan["probe"]["mode"] == "auto":
         return Probed(None, looked=True)  # nothing speaks against InfiniBand; no probe fits every framework
     return Probed(_refusal(plan, verdict))
@@ -103,7 +107,9 @@ def _record(order: LaunchOrder, found: ProbeResult) -> None:
     order.stream.write(LAUNCHER, 0, 2, line.encode() + b"\n")
 
 
-def _run(order: LaunchOrder, state: JobState, program: Program) -> tuple[Outcome | Taken, Verdict]:
+def _run(
+    order: LaunchOrder, state: JobState, program: Program
+) -> tuple[Outcome | Taken, Verdict, dict[str, str]]:
     plan = probe_plan.make(order.plan, program)
     folder = _ProbeFolder(order.folder)
     os.makedirs(folder.path, mode=0o700, exist_ok=True)
@@ -123,7 +129,7 @@ def _run(order: LaunchOrder, state: JobState, program: Program) -> tuple[Outcome
     verdict = stream.evidence.verdict(ranks, is_by_node=program.is_by_node)
     if isinstance(result, Outcome) and result.state != "SUCCEEDED" and verdict.verdict != "refused":
         verdict = _without_proof(result, program.name, was_ended=attempt.was_ended)
-    return result, verdict
+    return result, verdict, attempt.networks
 
 
 def _free_port(address: str) -> int:

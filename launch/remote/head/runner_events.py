@@ -63,6 +63,8 @@ class RunnerEvents:
         self.health = HealthReport(order)
         self.hangs = HangWatch(order, pool, ranks)
         self.clocks = Clocks()
+        self.networks: dict[str, str] = {}
+        """By node, the mark of its networks: those of the runners that are ready."""
         self.taken: Taken = {}
         """By node, the slots for which it refused the job, each with its holder."""
         self._samples: SampleRecorder | None = None
@@ -120,6 +122,12 @@ class RunnerEvents:
                 text = f"{self._name(channel)}: {line}\n".encode()
                 self._order.stream.write(LAUNCHER, channel.node, 2, text)
 
+    @property
+    def changed_networks(self) -> list[str]:
+        """Nodes whose networks are not as they were when InfiniBand was proven between them."""
+        proven = self._order.networks
+        return [name for name, mark in self.networks.items() if proven and proven.get(name) != mark]
+
     def report_running(self) -> None:
         """Set the job's state to RUNNING once every expected rank has started."""
         if self._ranks.all_started:
@@ -128,8 +136,8 @@ class RunnerEvents:
             self._job_state.set_running(self._order.port, reason)
 
     def report_ending(self) -> None:
-        """Record that the launch ends, unless the job is to wait for slots."""
-        if not self.taken:
+        """Record that the launch ends, unless the job is to wait for slots or for another proof."""
+        if not (self.taken or self.changed_networks):
             self._job_state.set_ending()
 
     def write_samples(self, now: float) -> float:
@@ -160,6 +168,8 @@ class RunnerEvents:
         tasks = sum(1 for one in given if one["rank"] in channel.ranks and one["task"])
         if len(fields["ports"]) != tasks:
             raise frames.ProtocolError(f"{len(fields['ports'])} ports")
+        if fields["network"]:
+            self.networks[self._name(channel)] = fields["network"]
         self._barrier.on_ready(channel.ranks, fields["ports"])
         self._on_held(channel)
 

@@ -15,6 +15,7 @@ from launch.remote.head.cancel import cancel_request, cancelled_at
 from launch.remote.head.job_state import JobState, LaunchOrder
 from launch.remote.head.outcome import Outcome
 from launch.remote.head.queue import SlotQuery
+from launch.remote.head.runners.runner_spec import promises_infiniband
 from launch.remote.head.shutdown import clear_work_dirs
 from launch.remote.head.uploads import PeriodicUpload, arrival, no_upload, note_kept, upload_outputs
 from launch.remote.log.writer import LAUNCHER, StreamWriter
@@ -124,7 +125,8 @@ class _Supervisor:
     def __init__(self, folder: job_dir.Folder, plan: Plan, state: JobState) -> None:
         self._folder, self._plan, self._state = folder, plan, state
         self._job = plan["id"]
-        self._is_probed = False
+        self._is_probed = self._is_proven_again = False
+        self._networks: dict[str, str] = {}
         self.has_launched = False
         """Whether nodes may have a working folder of the job."""
 
@@ -148,7 +150,7 @@ class _Supervisor:
 
     def _open_stream(self) -> StreamWriter:
         """Return the stream, one that checks NCCL's lines where they shall say InfiniBand."""
-        if not _promises_infiniband(self._plan):
+        if not promises_infiniband(self._plan):
             return StreamWriter(self._folder.path)
         from launch.remote.probe.rank_stream import RankStream  # most jobs do without it
 
@@ -168,7 +170,14 @@ class _Supervisor:
                     state.set_starting(given.port)
             self.has_launched = True
             order = LaunchOrder(
-                self._folder, plan, given.slots, given.port, stream, state.restarts, state.deadline
+                self._folder,
+                plan,
+                given.slots,
+                given.port,
+                stream,
+                state.restarts,
+                state.deadline,
+                self._networks,
             )
             result, order = self._probe(order)
             if result is None:
@@ -182,6 +191,9 @@ class _Supervisor:
                 was_refused = True
                 queue.requeue(self._job, result)
                 given = queue.admit(self._job, plan["port"])  # other slots may be free
+                continue
+            if result.is_unproven and not self._is_proven_again:
+                self._prove_again(result, stream)
                 continue
             if not self._may_restart(result):
                 return result
@@ -199,14 +211,23 @@ class _Supervisor:
     def _probe(self, order: LaunchOrder) -> tuple[Outcome | Taken | None, LaunchOrder]:
         """Prove the way between the nodes before the first launch; return what keeps the job from that, and
         the order for it."""
-        is_wanted = _promises_infiniband(self._plan) and self._plan["probe"]["mode"] != "ranks"
+        is_wanted = promises_infiniband(self._plan) and self._plan["probe"]["mode"] != "ranks"
         if self._is_probed or not is_wanted:
             return None, order
         from launch.remote.head.probe import after_look, probe_transport  # one job in many needs it
 
         probed = probe_transport(order, self._state)
-        self._is_probed = probed.kept is None
+        self._is_probed, self._networks = probed.kept is None, probed.networks
+        order = order._replace(networks=probed.networks)
         return probed.kept, after_look(order) if probed.looked else order
+
+    def _prove_again(self, result: Outcome, stream: StreamWriter) -> None:
+        """Forget the proof that does not hold any more, so that the next launch probes."""
+        from launch.remote.probe import proven_nodes  # one job in many needs it
+
+        self._is_proven_again, self._is_probed, self._networks = True, False, {}
+        proven_nodes.forget(self._plan)
+        stream.write(LAUNCHER, 0, 2, f"{result.reason}: it is proven again\n".encode())
 
     def _may_restart(self, result: Outcome) -> bool:
         """Return whether a restart may end better: not when the job's time was over, nor when no rank ran."""
@@ -270,12 +291,6 @@ class _Supervisor:
         finally:
             if query is not None:
                 query.result()
-
-
-def _promises_infiniband(plan: Plan) -> bool:
-    """Return whether the job's nodes are several, whose size has InfiniBand, and its owner wants it."""
-    wants = plan.get("probe", {"mode": "off"})["mode"] != "off"
-    return wants and len(plan["nodes"]) > 1 and plan["health"]["promise"].get("hcas", 0) > 0
 
 
 def _query_pause() -> float:

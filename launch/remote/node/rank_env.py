@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from launch.remote.base.payloads import RunnerSpec
 
-__all__ = ["environment", "expand", "mpi_numbers", "node_environment"]
+__all__ = ["environment", "expand", "mpi_numbers", "network", "node_environment"]
 
 
 def environment(spec: RunnerSpec, own: Mapping[str, str], inherited: Mapping[str, str]) -> dict[str, str]:
@@ -41,6 +41,15 @@ def node_environment(
     """
     kept = {key: value for key, value in inherited.items() if not key.startswith(dropped)}
     return environment(spec, {}, kept)
+
+
+def network(spec: RunnerSpec, inherited: Mapping[str, str]) -> str:
+    """Return the mark of the node's networks; empty for a job of which nobody asks it."""
+    if not spec["network"]:
+        return ""
+    from launch.remote.probe.network_mark import network_mark  # loads OpenSSL
+
+    return network_mark(inherited, spec["user_env"])
 
 
 def _add_python(env: dict[str, str], spec: RunnerSpec) -> None:

@@ -111,7 +111,7 @@ class Runner(Loop):
                 if spec["checks"]:
                     self._send(frames.HELD, {})
                 ports = self._make_ready(spec, held)
-                ready: Ready = {"ports": ports}
+                ready: Ready = {"ports": ports, "network": rank_env.network(spec, self._inherited())}
                 self._send(frames.READY, ready)
                 go = self._wait_for(frames.GO)
                 if go is not None:

@@ -13,6 +13,7 @@ from launch.remote.base.records import CommandLine, Plan, PlannedNode, PlannedRa
 from launch.remote.mpi.base import Start
 from launch.remote.mpi.hostfile import common_network, hostfile_text, machinefile_text
 from launch.remote.mpi.registry import command_lines
+from launch.remote.probe.network_mark import LIBRARIES
 from launch.remote.probe.program_lines import MARK
 
 __all__ = ["FOLDER", "NOTHING_TO_RUN", "Program", "distances", "make", "programs_of", "subject_of"]
@@ -29,11 +30,7 @@ _MPI_LOG = {
     "MPIR_CVAR_DEBUG_SUMMARY": "1",
 }
 """What makes NCCL and the MPIs print their connections."""
-_LIBRARIES = (
-    *("NCCL_", "UCX_", "OMPI_MCA_", "I_MPI_", "FI_", "MPICH_", "MPIR_CVAR_"),
-    *("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "CUDA_VISIBLE_DEVICES", "MELLANOX_VISIBLE_DEVICES"),
-)
-"""Beginnings of variables that choose the libraries, or what they use."""
+_OWN = (*LIBRARIES, "OMPI_MCA_")
 _LOG_FILES = ("NCCL_DEBUG_FILE", "UCX_LOG_FILE", "I_MPI_DEBUG_OUTPUT")
 _PYTHON = "import sys; exec(sys.argv[1])"
 _NCCL_TESTS = (
@@ -82,7 +79,7 @@ def subject_of(plan: Plan, program: Program) -> str:
     libraries, and the MPI with its arguments. A container without InfiniBand's devices, a variable or
     ``--mca btl tcp`` makes ranks use sockets."""
     runs_in = plan["environment"]["id"] or plan["python"]
-    own = {name: value for name, value in plan["user_env"].items() if name.startswith(_LIBRARIES)}
+    own = {name: value for name, value in plan["user_env"].items() if name.startswith(_OWN)}
     # a number is that of the ranks: fewer nodes than were proven need no other proof
     mpirun = {
         name: [word for word in line["argv"] if not word.isdigit()] for name, line in program.mpirun.items()

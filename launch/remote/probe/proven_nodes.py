@@ -11,11 +11,11 @@ from launch.remote.base.files import replace_file
 from launch.remote.base.health_records import ProvenNodes
 from launch.remote.base.records import Plan
 
-__all__ = ["find", "read", "remember"]
+__all__ = ["find", "forget", "read", "remember"]
 
 _PATH = "~/.ranklift/probes.json"
 _KEPT = 100
-_KEYS = {"subject", "nodes", "slots", "job", "transport", "time"}
+_KEYS = {"subject", "nodes", "slots", "job", "transport", "networks", "time"}
 
 
 def read() -> list[ProvenNodes]:
@@ -40,8 +40,10 @@ def find(proven: list[ProvenNodes], plan: Plan, subject: str) -> ProvenNodes | N
     return None
 
 
-def remember(proven: list[ProvenNodes], plan: Plan, subject: str, transport: str) -> None:
-    """Add the job's nodes to what is remembered."""
+def remember(
+    proven: list[ProvenNodes], plan: Plan, subject: str, transport: str, networks: dict[str, str]
+) -> None:
+    """Add the job's nodes, with the marks of their ``networks``, to what is remembered."""
     names = [node["name"] for node in plan["nodes"]]
     entry: ProvenNodes = {
         "subject": subject,
@@ -49,7 +51,18 @@ def remember(proven: list[ProvenNodes], plan: Plan, subject: str, transport: str
         "slots": [node["reserve"] for node in plan["nodes"]],
         "job": plan["id"],
         "transport": transport,
+        "networks": networks,
         "time": time.time(),
     }
-    with suppress(OSError):  # a full disk: the nodes are probed again
-        replace_file(os.path.expanduser(_PATH), json.dumps([*proven, entry][-_KEPT:]).encode())
+    _write([*proven, entry][-_KEPT:])
+
+
+def forget(plan: Plan) -> None:
+    """Remove what is remembered of the job's nodes."""
+    names = {node["name"] for node in plan["nodes"]}
+    _write([one for one in read() if not names.intersection(one["nodes"])])
+
+
+def _write(proven: list[ProvenNodes]) -> None:
+    with suppress(OSError):  # a full disk: a job finds that a proof does not hold, or probes
+        replace_file(os.path.expanduser(_PATH), json.dumps(proven).encode())

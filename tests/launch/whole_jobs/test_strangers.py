@@ -84,7 +84,7 @@ WITHOUT_HELLO = {
     "BUSY": frame(frames.BUSY, {"taken": [[0, "x"]]}),
     "FAILED": frame(frames.FAILED, {"reasons": ["x"]}),
     "DONE": frame(frames.DONE, {"left": [], "ended": []}),
-    "READY": frame(frames.READY, {"ports": []}),
+    "READY": frame(frames.READY, {"ports": [], "network": ""}),
     "STARTED": frame(frames.STARTED, {"pids": [1], "time_us": 1}),
     "EVICTION": frame(frames.EVICTION, {"type": "Preempt", "at": 1, "left_ms": 0, "at_once": 1}),
     "output": frames.frame(frames.OUT, frames.OUTPUT.pack(0, 1) + b"forged\n"),
@@ -205,7 +205,7 @@ class TestARunnerThatIsNotWhatItWas:
         assert [text for _, text in lines(started.events)] == []
         return state.reason
 
-    ready = frame(frames.READY, {"ports": []})
+    ready = frame(frames.READY, {"ports": [], "network": ""})
 
     @pytest.mark.parametrize(
         ("sent", "reason"),
@@ -218,7 +218,9 @@ class TestARunnerThatIsNotWhatItWas:
                 id="a start before GO",
             ),
             pytest.param(ready + ready, "at the wrong time", id="ready twice"),
-            pytest.param(frame(frames.READY, {"ports": [2222]}), "1 ports", id="a port too many"),
+            pytest.param(
+                frame(frames.READY, {"ports": [2222], "network": ""}), "1 ports", id="a port too many"
+            ),
             pytest.param(frames.frame(frames.HELD, b"l" * 100_000), "lists within", id="nested"),
             pytest.param(frames.frame(frames.EXIT, b"de"), "without its fields", id="seven bytes"),
             pytest.param(frames.HEADER.pack(b"O", 1 << 21), "a frame of 2097152 bytes", id="a huge length"),

@@ -106,7 +106,7 @@ _SHAPES: dict[bytes, dict[str, Shape]] = {
         **{"token": _text, "proof": _text},
     },
     frames.HELD: {},
-    frames.READY: {"ports": _all(_integer(1, 65535))},
+    frames.READY: {"ports": _all(_integer(1, 65535)), "network": _word},
     frames.STARTED: {"pids": _all(_PID), "time_us": _COUNT},
     frames.EXIT: {
         **{"rank": _RANK, "status": _integer(0, _STATUSES), "signal": _integer(0, _SIGNALS)},

@@ -6,7 +6,7 @@ from launch.remote.base.health_records import NOT_CHECKED
 from launch.remote.base.payloads import RunnerSpec
 from launch.remote.base.records import BARE, Plan, PlannedRank, data_entry
 
-__all__ = ["runner_spec"]
+__all__ = ["promises_infiniband", "runner_spec"]
 
 _SNAPSHOTS = "~/.ranklift/snapshots"
 _RATE, _SLOWEST = 8 << 20, 16 << 10
@@ -65,6 +65,7 @@ def runner_spec(
         "with_identity": int(plan.get("identity", "") != ""),  # None: nobody signed, so no rank starts
         "first": int(first),
         "checks": plan["checks"] if first else {},
+        "network": int(first and promises_infiniband(plan)),
         "health": plan["health"] if first else NOT_CHECKED,
         "ports": sum(1 for one in ranks if one["task"]),
         "first_port": plan["first_port"],
@@ -76,6 +77,12 @@ def runner_spec(
         "burst": _BURST,
         "ranks": ranks,
     }
+
+
+def promises_infiniband(plan: Plan) -> bool:
+    """Return whether the job's nodes are several, whose size has InfiniBand, and its owner wants it."""
+    wants = plan.get("probe", {"mode": "off"})["mode"] != "off"
+    return wants and len(plan["nodes"]) > 1 and plan["health"]["promise"].get("hcas", 0) > 0
 
 
 def _with_devices(ranks: list[PlannedRank], slots: list[int]) -> list[PlannedRank]:

@@ -97,7 +97,7 @@ def with_services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[L
 def test_the_slots_are_held_and_the_ranks_run_as_soon_as_the_last_runner_says_so(launch: Launch) -> None:
     assert launch.on(frames.HELD) is None
     assert launch.folder.state()["state"] == "STARTING"
-    assert launch.on(frames.READY, ports=[]) is None
+    assert launch.on(frames.READY, ports=[], network="") is None
     assert (launch.barrier.is_complete, launch.channel.stage) == (True, READY)
     launch.channel.stage = GOING
     assert launch.on(frames.STARTED, pids=[11, 12], time_us=1000) is None

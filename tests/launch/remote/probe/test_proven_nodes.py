@@ -30,7 +30,7 @@ def is_proven(job: Plan, subject: str = "torch") -> bool:
 
 def test_a_proof_holds_for_jobs_on_its_nodes_with_no_more_slots() -> None:
     """A job on more GPUs of a node uses devices that nothing was proven of."""
-    proven_nodes.remember([], plan(2, 4), "torch", "InfiniBand")
+    proven_nodes.remember([], plan(2, 4), "torch", "InfiniBand", {})
     assert is_proven(plan(2, 4))
     assert is_proven(plan(2, 2))
     assert not is_proven(plan(2, 5))
@@ -44,3 +44,12 @@ def test_a_proof_holds_for_jobs_on_its_nodes_with_no_more_slots() -> None:
 def test_what_cannot_be_read_proves_nothing(home: Path, content: str) -> None:
     (home / ".ranklift/probes.json").write_text(content)
     assert not is_proven(plan(2, 1))
+
+
+def test_what_does_not_hold_is_forgotten_for_its_nodes_alone() -> None:
+    proven_nodes.remember([], plan(1, 4), "torch", "InfiniBand", {})
+    proven_nodes.remember(proven_nodes.read(), plan(2, 4), "torch", "InfiniBand", {})
+    names = [node["name"] for node in plan(2, 4)["nodes"]]
+    job = plan(2, 4)
+    proven_nodes.forget({**job, "nodes": job["nodes"][1:]})
+    assert [one["nodes"] for one in proven_nodes.read()] == [names[:1]]
