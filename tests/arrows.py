@@ -225,7 +225,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "launch.remote.hangs": {"launch.remote.base", "launch.remote.debug"},
     "launch.remote.node": {
-        "launch.remote.descent",
+        *("launch.remote.descent", "launch.remote.probe.network_mark"),
         *("launch.remote.base", "launch.remote.debug.debug_child", "launch.remote.debug.dump_lines"),
         *("launch.remote.node.runtimes", "launch.remote.sample"),
         *("launch.remote.agent.entry", "launch.remote.agent.identity_token", "launch.remote.agent.imds"),

@@ -26,58 +26,6 @@ from tests.launch.standin import REMOTE, Nodes, Started, lines, remarks, shell, 
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.usefixtures("nothing_runs_on")]
 
-TORCH = """\
-import os
-IB = "node%s:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/{device}/GDRDMA"
-SOCKET = "node%s:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/Socket/0"
-rank = os.environ["NODE_RANK"]
-import sys, time
-on = os.environ.get
-if on("TORCH_HANGS"):
-    time.sleep(600)
-end = time.monotonic() + float(on("TORCH_IS_SLOW", "0"))
-while time.monotonic() < end:
-    pass
-if on("TORCH_FAILS") == rank:
-    sys.exit("NCCL Error 2: unhandled system error")
-if on("TORCH_IS_SILENT") in (rank, "all"):
-    os.environ.pop("NCCL_DEBUG", None)
-if os.environ.get("NCCL_DEBUG") == "INFO":
-    for device in range(2):
-        print(IB.format(device=device) % rank)
-    if os.environ.get("TORCH_FALLS_BACK") == rank:
-        print(SOCKET % rank)
-
-class Tensor:
-    def __eq__(self, other): return self
-    def all(self): return self
-    def item(self): return True
-
-class cuda:
-    device_count = staticmethod(lambda: 0)
-device, ones = (lambda *words: None), (lambda *words, **more: Tensor())
-"""
-DISTRIBUTED = """\
-is_available = is_nccl_available = lambda: True
-init_process_group = all_reduce = barrier = destroy_process_group = lambda *words, **more: None
-"""
-"""A torch whose NCCL is lines alone: no GPU is here."""
-
-
-@pytest.fixture
-def torch(tmp_path: Path) -> dict[str, str]:
-    """Variables by which ranks get that torch; it claims NCCL in place of Gloo."""
-    folder = tmp_path / "packages/torch"
-    folder.mkdir(parents=True)
-    (folder / "__init__.py").write_text(TORCH)
-    (folder / "distributed.py").write_text(DISTRIBUTED)
-    (folder.parent / "sitecustomize.py").write_text(
-        "import builtins, sys\n"
-        "write = sys.stdout.write\n"
-        "sys.stdout.write = lambda text: write(text.replace('backend gloo', 'backend nccl'))\n"
-    )
-    return {"PYTHONPATH": str(folder.parent)}
-
 
 def run(nodes: Nodes, spec: JobSpec, mode: ProbeMode, rehearsal: int = 0) -> tuple[JobState, list[Event]]:
     made = replace(nodes.plan(spec), probe={"mode": mode, "rehearsal": rehearsal})
@@ -253,46 +201,6 @@ def test_another_variable_of_nccl_needs_another_proof(nodes: Nodes, torch: dict[
     same, _ = run(nodes, shell("true", env=falls_back), "auto")
     other, _ = run(nodes, shell("true", env={**falls_back, "NCCL_IB_HCA": "mlx5_9"}), "auto")
     assert [first.state, same.state, other.state] == ["SUCCEEDED", "SUCCEEDED", "FAILED"]
-
-
-def node_file(nodes: Nodes, name: str) -> Path:
-    return nodes.folder / "node000001" / name
-
-
-@pytest.mark.parametrize("falls_back", [False, True])
-def test_a_proof_ends_where_a_nodes_own_settings_change(
-    nodes: Nodes, torch: dict[str, str], falls_back: bool
-) -> None:
-    first, _ = run(nodes, shell("true", env=torch), "auto")
-    node_file(nodes, ".nccl.conf").write_text("NCCL_NET=Socket\n")
-    env = {**torch, "TORCH_FALLS_BACK": "1"} if falls_back else torch
-    second, events = run(nodes, shell("echo trains", env=env), "auto")
-    assert "node000001: what decides which network is used" in remarks(events)
-    assert "is not as it was when InfiniBand was proven: it is proven again" in remarks(events)
-    verdicts = [one["verdict"] for one in results(nodes, second.job)]
-    if falls_back:
-        assert (second.state, lines(events)) == ("FAILED", [])
-        assert verdicts == ["proven", "refused"]
-        return
-    assert (second.state, len(lines(events))) == ("SUCCEEDED", 3)
-    assert verdicts == ["proven", "proven"]
-    assert results(nodes, second.job)[0]["reason"] == f"by job {first.job}"
-    third, _ = run(nodes, shell("true", env=torch), "auto")
-    assert [one["reason"] for one in results(nodes, third.job)] == [f"by job {second.job}"]
-
-
-def test_a_setup_line_that_changes_them_is_proven_with(nodes: Nodes, torch: dict[str, str]) -> None:
-    spec = shell("echo trains", env=torch, setup="echo NCCL_DEBUG=WARN > ~/.nccl.conf")
-    state, events = run(nodes, spec, "auto")
-    assert (state.state, len(lines(events))) == ("SUCCEEDED", 3)
-    assert [one["verdict"] for one in results(nodes, state.job)] == ["proven", "proven"]
-
-
-def test_settings_that_change_with_each_launch_refuse_the_job(nodes: Nodes, torch: dict[str, str]) -> None:
-    spec = shell("echo trains", env=torch, setup="date +%N > ~/.nccl.conf")
-    state, events = run(nodes, spec, "auto")
-    assert (state.state, lines(events)) == ("FAILED", [])
-    assert "is not as it was when InfiniBand was proven" in state.reason
 
 
 def test_a_python_without_torch_proves_nothing(nodes: Nodes, without_torch: dict[str, str]) -> None:
