@@ -28,6 +28,7 @@ __all__ = [
     "kvp_records",
     "make_disk",
     "make_image",
+    "on_disk",
     "place",
     "remove_tree",
     "share",
@@ -175,25 +176,50 @@ def make_disk(disk: Path, image: Path, machine: Machine, config: CloudConfig) ->
     (disk / "home").chmod(0o755)
     for name in ("tmp", "vartmp"):
         (disk / name).chmod(0o1777)
-    _write_accounts(disk / "etc", user, config.system_users)
-    (disk / "etc" / "hostname").write_text(f"{machine.name}\n")
+    _write_accounts(disk, user, config.system_users)
+    on_disk(disk, "etc/hostname").write_text(f"{machine.name}\n")
     pairs = {"HostName": machine.host, "PhysicalHostName": machine.host, "VirtualMachineName": machine.name}
-    (disk / "hyperv/.kvp_pool_3").write_bytes(kvp_records(pairs))
+    on_disk(disk, "hyperv/.kvp_pool_3").write_bytes(kvp_records(pairs))
     skeleton = image / "etc" / "skel"
     if skeleton.is_dir():
+        for path in skeleton.rglob("*"):
+            on_disk(disk, f"home/{path.relative_to(skeleton)}", folder=path.is_dir())
         shutil.copytree(skeleton, disk / "home", symlinks=True, dirs_exist_ok=True)
         (disk / "home").chmod(0o755)
     keys = "".join(f"{key.strip()}\n" for key in machine.authorized_keys)
-    _write(disk / "home/.ssh/authorized_keys", File("", keys.encode(), 0o600))
+    _write(on_disk(disk, "home/.ssh/authorized_keys"), File("", keys.encode(), 0o600))
     (disk / "home/.ssh").chmod(0o700)
     for file in config.files:
-        _write(disk / place(file.path, user), file)
+        _write(on_disk(disk, place(file.path, user)), file)
     if config.packages:
-        _write(disk / "etc/cloud/packages", File("", " ".join(config.packages).encode(), 0o644))
+        _write(on_disk(disk, "etc/cloud/packages"), File("", " ".join(config.packages).encode(), 0o644))
     if config.runcmd:
-        _write(disk / "etc/cloud/runcmd", File("", config.runcmd.encode(), 0o755))
+        _write(on_disk(disk, "etc/cloud/runcmd"), File("", config.runcmd.encode(), 0o755))
     if not config.has_host_key:
-        _make_host_key(disk / "etc/ssh/ssh_host_ed25519_key")
+        _make_host_key(on_disk(disk, "etc/ssh/ssh_host_ed25519_key"))
+
+
+def on_disk(disk: Path, path: str | PurePosixPath, *, folder: bool = False) -> Path:
+    """Return the place of a file, or a ``folder``, on the disk of a node that is off; clear its way.
+
+    What runs on a node may have made links there, which lead anywhere on this machine, and pipes.
+    """
+    found = disk
+    *above, last = PurePosixPath(path).parts
+    for part, is_kind in (
+        *((one, stat.S_ISDIR) for one in above),
+        (last, stat.S_ISDIR if folder else stat.S_ISREG),
+    ):
+        found /= part
+        try:
+            mode = found.lstat().st_mode
+        except FileNotFoundError:
+            break
+        if stat.S_ISDIR(mode) and not is_kind(mode):
+            remove_tree(found)
+        elif not is_kind(mode):
+            found.unlink()
+    return disk / path
 
 
 def kvp_records(pairs: Mapping[str, str]) -> bytes:
@@ -206,8 +232,8 @@ def kvp_records(pairs: Mapping[str, str]) -> bytes:
     )
 
 
-def _write_accounts(etc: Path, user: str, system_users: Sequence[str]) -> None:
-    (etc / "passwd").write_text(
+def _write_accounts(disk: Path, user: str, system_users: Sequence[str]) -> None:
+    on_disk(disk, "etc/passwd").write_text(
         "root:x:0:0:root:/root:/bin/sh\n"
         f"{user}:x:{INNER_ID}:{INNER_ID}::/home/{user}:{_SHELL}\n"
         + "".join(
@@ -216,7 +242,7 @@ def _write_accounts(etc: Path, user: str, system_users: Sequence[str]) -> None:
         + "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
     )
     # No group "tty": sshd would give a terminal to it, which needs an id that does not exist inside.
-    (etc / "group").write_text(f"root:x:0:\n{user}:x:{INNER_ID}:\nnogroup:x:65534:\n")
+    on_disk(disk, "etc/group").write_text(f"root:x:0:\n{user}:x:{INNER_ID}:\nnogroup:x:65534:\n")
 
 
 def _write(path: Path, file: File) -> None:

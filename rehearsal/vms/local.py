@@ -30,7 +30,7 @@ from rehearsal.vms.api import Machine, MetadataService, Settings, VmFault
 from rehearsal.vms.boot import DRIVER, NodeSpec
 from rehearsal.vms.boot_faults import BootFaults, booted_config, booted_devices
 from rehearsal.vms.cloud_init import CloudConfig
-from rehearsal.vms.disks import checked_config, hosts_text, make_disk, make_image, remove_tree, share
+from rehearsal.vms.disks import checked_config, hosts_text, make_disk, make_image, on_disk, remove_tree, share
 from rehearsal.vms.nat_gateway import own_addresses
 from rehearsal.vms.netns_client import NetnsClient, start_netns
 from rehearsal.vms.public_addresses import PublicAddresses
@@ -339,6 +339,7 @@ class LocalMachines:
         devices = network.devices[machine.name] = replace(booted_devices(machine, self._is_hit))
         if devices != NodeDevices():
             make_library(network.folder / "vnet", SYSTEM)
+            on_disk(network.folder / machine.name, "etc/ld.so.preload")
             preload(network.folder / machine.name, SYSTEM)
         if devices.has_driver:
             build_library("nvml.c", self._settings.disks / DRIVER / "libnvidia-ml.so.1")
@@ -363,7 +364,7 @@ class LocalMachines:
             disk = network.folder / machine.name
             make_disk(disk, self._settings.disks / "image", machine, configs[machine.name])
             if network.own_dns:  # in place of the image's link to the names of all nodes
-                (disk / "etc" / "hosts").write_text(hosts_text({machine.name: machine.private_ip}))
+                on_disk(disk, "etc/hosts").write_text(hosts_text({machine.name: machine.private_ip}))
 
     def _write_hosts(self, network: _Network) -> None:
         addresses = {name: machine.private_ip for name, machine in network.machines.items()}

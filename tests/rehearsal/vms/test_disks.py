@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,46 @@ def test_a_disk_has_keys_with_the_modes_that_ssh_demands(tmp_path: Path) -> None
     assert mode(disk / "etc/ssh/ssh_host_ed25519_key") == 0o600
     assert "ada:x:1000:1000::/home/ada:" in (disk / "etc/passwd").read_text()
     assert (disk / "etc/hostname").read_text() == "node000000\n"
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["home/.ssh", "home/.ssh/authorized_keys", "home/.profile", "etc/hostname", "etc/passwd", "etc/cloud"],
+)
+@pytest.mark.parametrize("kind", ["link to a folder", "link to a file", "dangling link", "pipe", "folder"])
+def test_what_a_job_put_in_the_place_of_a_file_leads_no_boot_elsewhere(
+    tmp_path: Path, place: str, kind: str
+) -> None:
+    make_image(tmp_path / "image", None)
+    skeleton = tmp_path / "image/etc/skel"
+    skeleton.mkdir(exist_ok=True)
+    (skeleton / ".profile").write_text("umask 022\n")
+    machine = Machine("node000000", "10.0.0.4", "ada", ("ssh-ed25519 A",), "")
+    config = parse(
+        "#cloud-config\npackages: [nfs-common]\nwrite_files: [{path: /etc/cloud/x, content: x}]\n", "ada"
+    )
+    disk, outside = tmp_path / "disk", tmp_path / "outside"
+    outside.mkdir()
+    (outside / "authorized_keys").write_text("mine")
+    make_disk(disk, tmp_path / "image", machine, config)
+    path = disk / place
+    if path.is_dir():
+        remove_tree(path)
+    else:
+        path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        name = {"link to a folder": ".", "link to a file": "authorized_keys"}.get(kind, "none")
+        path.symlink_to(outside / name)
+    make_disk(disk, tmp_path / "image", machine, config)
+    assert {one.name: one.read_text() for one in outside.iterdir()} == {"authorized_keys": "mine"}
+    assert not path.is_symlink()
+    assert (disk / "home/.ssh/authorized_keys").read_text() == "ssh-ed25519 A\n"
+    assert (disk / "etc/hostname").read_text() == "node000000\n"
+    assert (disk / "home/.profile").read_text() == "umask 022\n"
 
 
 def test_a_vm_learns_from_a_file_on_which_host_it_is(tmp_path: Path) -> None:
