@@ -120,9 +120,17 @@ def _waits_or_runs(entry: QueueEntry) -> bool:
     try:
         job = entry["job"]
         is_name = isinstance(job, str) and job.isascii() and job.replace("-", "").isalnum()
-        return is_name and len(job) <= _LONGEST_NAME and is_alive(entry["process"])
-    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
+        is_name = is_name and len(job) <= _LONGEST_NAME
+        return is_name and is_alive(entry["process"]) and _is_supervisor(int(entry["process"]["pid"]))
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
         return False
+
+
+def _is_supervisor(pid: int) -> bool:
+    """Return whether the process was started to supervise a job. A job can name any process as a supervisor,
+    also one that lives as long as its node."""
+    with open(f"/proc/{pid}/cmdline", "rb") as file:
+        return b"/__main__.py\0submit\0" in file.read(_ROOM)
 
 
 def regular(path: str, flags: int) -> int:

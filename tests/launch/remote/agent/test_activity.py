@@ -24,14 +24,21 @@ from tests.launch.remote.sample_records import sample_plan
 from tests.launch.standin import until
 
 if TYPE_CHECKING:
-    from launch.remote.base.records import Plan
+    from launch.remote.base.records import Plan, Process
 
-ME = processes.identity(os.getpid())
+ME: dict[str, Any] = {}
+"""The process of a job's supervisor, while these tests run."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def supervised(supervisor: Process) -> None:
+    ME.update(supervisor)
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(queue, "identity", lambda _: ME)
     (tmp_path / ".ranklift/agent").mkdir(parents=True)
     return tmp_path / ".ranklift"
 
@@ -54,6 +61,15 @@ class TestLooking:
         # what is kept is rounded
         assert 0.04 <= one.look() < 1
         assert 0.04 <= Activity(str(folder)).look() < 1
+
+    @pytest.mark.parametrize("pid", [1, os.getpid()])
+    def test_a_process_that_supervises_no_job_waits_for_nothing(self, folder: Path, pid: int) -> None:
+        write_queue(folder, process=processes.identity(pid))
+        one = Activity(str(folder))
+        one.look()
+        time.sleep(0.05)
+        assert one.look() >= 0.04
+        assert one.jobs() == []
 
     def test_a_slot_that_a_runner_holds(self, folder: Path) -> None:
         held = slots.take_slots({"job": "a-1", "slots": [1], "of": 2, "restarts": 0})

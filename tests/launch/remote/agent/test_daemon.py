@@ -15,7 +15,7 @@ import pytest
 from launch.remote.agent import daemon
 from launch.remote.agent.daemon import Watch, decide, patience
 from launch.remote.agent.imds import Event
-from launch.remote.base import processes
+from launch.remote.base.records import Process
 from tests.launch.remote.metadata_service import MetadataService, event, log, notice
 
 
@@ -279,9 +279,13 @@ class TestAnApproval:
         assert service.approved() == ["Reboot-nodes_1"]
 
     def test_a_job_whose_supervisor_is_here_holds_it_up_one_that_waits_does_not(
-        self, service: MetadataService, home: Path, monkeypatch: pytest.MonkeyPatch
+        self,
+        service: MetadataService,
+        home: Path,
+        supervisor: Process,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        entry = {"job": "a", "process": processes.identity(os.getpid()), "slots": {"node000001": [0]}}
+        entry = {"job": "a", "process": supervisor, "slots": {"node000001": [0]}}
         queue = home / ".ranklift/queue.json"
         queue.write_text(json.dumps([entry]))
         one = Watch(str(home), service.url)
