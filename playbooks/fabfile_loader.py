@@ -12,6 +12,7 @@ from invoke.loader import FilesystemLoader
 from invoke.tasks import Task
 
 from launch.errors import InputError
+from launch.project_folder import is_trusted
 from playbooks.cli.invoke_patches import is_ours
 
 __all__ = ["FabfileLoader"]
@@ -31,11 +32,17 @@ class FabfileLoader(FilesystemLoader):
     def load(self, name: str | None = None) -> tuple[ModuleType, str]:
         """Return the fabfile's module and its folder.
 
-        Raise :class:`~launch.errors.InputError` for settings beside it that are code, which Invoke would run,
-        and for any where no task of its own could read them: they could choose another project.
+        Raise :class:`~launch.errors.InputError` for one that another user may have put there, for settings
+        beside it that are code, which Invoke would run, and for any where no task of its own could read them:
+        they could choose another project.
         """
         spec = self.find(name or self.config.tasks.collection_name)
-        folder = Path((spec and spec.origin) or "").parent
+        origin = Path((spec and spec.origin) or "")
+        folder = origin.parent
+        if spec and self._start is None and not is_trusted(origin):
+            problem = "it, or its folder, belongs to another user, or everybody may write there"
+            remedy = f"if you trust it, give fab --search-root {folder.parent if spec.parent else folder}"
+            raise InputError("file", str(origin), problem, remedy)
         settings = (folder.parent if spec and spec.parent else folder) / "fabric"
         _refuse(
             settings, (".py",), "is code that Fabric would run as its settings", "write them into fabric.yaml"

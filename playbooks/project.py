@@ -24,7 +24,8 @@ from typing import Any
 
 from infra import inventory
 from launch.errors import InputError, MissingTool, RankliftError, StepTimeout
-from playbooks.selection import is_project, noted_stack, project_around
+from launch.project_folder import is_project, project_around
+from playbooks.selection import noted_stack
 
 __all__ = ["PulumiError", "Stack", "find_project", "open_stack", "pulumi_program"]
 

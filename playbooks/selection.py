@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -13,10 +12,8 @@ __all__ = [
     "IMAGE_PROGRAM",
     "NEWEST",
     "environment_note",
-    "is_project",
     "note_environment",
     "noted_stack",
-    "project_around",
 ]
 
 NEWEST = "newest"
@@ -38,20 +35,6 @@ def note_environment(folder: Path, name: str, title: str) -> None:
     with suppress(OSError):
         note.parent.mkdir(mode=0o700, exist_ok=True)
         note.write_text(title, errors="backslashreplace")
-
-
-def is_project(folder: Path) -> bool:
-    """Return whether ``folder`` is a checkout of the Pulumi project."""
-    try:
-        text = (folder / "Pulumi.yaml").read_text()
-    except OSError:
-        return False
-    return re.search(r"^name:\s*[\"']?ranklift[\"']?\s*$", text, re.MULTILINE) is not None
-
-
-def project_around(folder: Path) -> Path | None:
-    """Return the nearest project folder: ``folder`` or one above it; None without one."""
-    return next((one for one in (folder, *folder.parents) if is_project(one)), None)
 
 
 def noted_stack(project: Path, environment: Mapping[str, str]) -> str | None:

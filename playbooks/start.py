@@ -114,6 +114,7 @@ def _is_for_shell(words: Sequence[str]) -> bool:
     if option not in ("--complete", "--print-completion-script"):
         return False
     from launch.errors import InputError
+    from launch.project_folder import is_trusted
     from playbooks.cli import completion, output
 
     if option == "--print-completion-script":
@@ -124,7 +125,7 @@ def _is_for_shell(words: Sequence[str]) -> bool:
             sys.exit(2)
         return True
     fabfile = completion.fabfile_around(Path.cwd())
-    if fabfile is not None and not completion.is_trusted(fabfile):
+    if fabfile is not None and not is_trusted(fabfile):
         return True  # without an answer: it would run the program of another user
     table = None if fabfile is None else completion.load(fabfile)
     if table is not None:

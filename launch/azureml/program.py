@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import selectors
 import shutil
 import signal
@@ -19,6 +18,7 @@ from typing import IO, Any
 from launch.azureml.exceptions import ExperimentExecutionException
 from launch.azureml.notices import write_line
 from launch.errors import MissingTool
+from launch.project_folder import project_around
 
 __all__ = ["Answer", "Fab", "project_folder"]
 
@@ -30,20 +30,13 @@ _GIVE_UP_S = 20.0
 def project_folder() -> Path | None:
     """Return the project's folder: RANKLIFT_PROJECT, else the nearest around the current folder.
 
-    Return None without one. A fabfile may name another project, which commands then use.
+    Return None without one. A fabfile may name another project, which commands then use. Raise
+    :class:`~launch.errors.InputError` as :func:`~launch.project_folder.project_around`.
     """
     named = os.environ.get("RANKLIFT_PROJECT")
     if named:
         return Path(named).expanduser()
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        try:
-            text = (folder / "Pulumi.yaml").read_text()
-        except OSError:
-            continue
-        if re.search(r"^name:\s*[\"']?ranklift[\"']?\s*$", text, re.MULTILINE):
-            return folder
-    return None
+    return project_around(Path.cwd())
 
 
 @dataclass(frozen=True, slots=True)

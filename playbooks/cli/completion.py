@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import re
-import stat
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +17,8 @@ from typing import Any
 
 from infra import inventory
 from launch.errors import InputError, RankliftError
-from playbooks.selection import IMAGE_PROGRAM, NEWEST, noted_stack, project_around
+from launch.project_folder import project_around
+from playbooks.selection import IMAGE_PROGRAM, NEWEST, noted_stack
 
 __all__ = [
     "FILES",
@@ -26,7 +26,6 @@ __all__ = [
     "answers",
     "candidates",
     "fabfile_around",
-    "is_trusted",
     "load",
     "save",
     "script",
@@ -134,7 +133,12 @@ def _values(table: Mapping[str, Any], source: Any, typed: str, stack: str | None
 
 def _project(table: Mapping[str, Any]) -> Path | None:
     named = table["project"] or os.environ.get("RANKLIFT_PROJECT")
-    return Path(named).expanduser() if named else project_around(Path.cwd())
+    if named:
+        return Path(named).expanduser()
+    try:
+        return project_around(Path.cwd())
+    except InputError:  # another user's
+        return None
 
 
 def _folders(table: Mapping[str, Any], stack: str | None) -> list[Path]:
@@ -275,24 +279,6 @@ def save(fabfile: Path, table: Any) -> None:
     except OSError:
         with suppress(OSError):
             new.unlink(missing_ok=True)
-
-
-def is_trusted(fabfile: Path) -> bool:
-    """Return whether an answer may run a fabfile: it and its folder are the user's own, or root's, and nobody
-    else may write there.
-
-    Modules that a fabfile imports, and settings that Fabric runs, lie beside it.
-    """
-    folders = [fabfile.parent, fabfile.parent.parent] if fabfile.name == "__init__.py" else [fabfile.parent]
-    for path in (fabfile, *folders):
-        try:
-            found = (path.lstat(), path.stat())
-        except OSError:
-            return False
-        if any(one.st_uid not in (0, os.getuid()) for one in found) or found[1].st_mode & stat.S_IWOTH:
-            return False
-    real = fabfile.resolve()
-    return real == fabfile or is_trusted(real)
 
 
 def fabfile_around(folder: Path) -> Path | None:

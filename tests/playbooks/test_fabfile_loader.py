@@ -79,3 +79,38 @@ def test_settings_without_end_hold_up_no_command(repository: Path) -> None:
     ]
     (repository / "fabric.yaml").write_text("\n".join(lines))
     assert fab(repository, "jobs").returncode == 2
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """A folder that everybody may write in, as /scratch, with one of the user's own in it."""
+    folder = tmp_path / "scratch"
+    (folder / "mine").mkdir(parents=True)
+    folder.chmod(0o1777)
+    return folder
+
+
+@pytest.mark.parametrize("place", ["fabfile.py", "fabfile/__init__.py"])
+def test_a_fabfile_that_another_user_may_have_put_above_is_not_run(shared: Path, place: str) -> None:
+    fabfile = shared / place
+    fabfile.parent.mkdir(exist_ok=True)
+    fabfile.write_text(f"{HOSTILE}from playbooks import ns\n")
+    for words in (("jobs",), ("--list",), ("launch", "job.yml", "--dry-run")):
+        ran = fab(shared / "mine", *words)
+        assert ran.returncode == 2
+        assert f"file = '{fabfile}': it, or its folder, belongs to another user" in ran.stderr
+        assert f"if you trust it, give fab --search-root {shared}" in ran.stderr
+    assert not (fabfile.parent / "owned").exists()
+    write_project(shared / "mine", "dev")
+    assert "belongs to another user" not in fab(shared / "mine", "--search-root", str(shared), "jobs").stderr
+    assert (fabfile.parent / "owned").exists()
+
+
+def test_a_project_that_another_user_may_have_put_above_is_not_taken(shared: Path) -> None:
+    write_project(shared, "dev")
+    (shared / "mine/fabfile.py").write_text("from playbooks import ns\n")
+    ran = fab(shared / "mine", "ssh", "--node", "0", "--stack", "dev")
+    assert ran.returncode == 2
+    assert f"project = '{shared}/Pulumi.yaml': it, or its folder, belongs to another user" in ran.stderr
+    named = fab(shared / "mine", "jobs", env={"RANKLIFT_PROJECT": str(shared)})
+    assert "belongs to another user" not in named.stderr

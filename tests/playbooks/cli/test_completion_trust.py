@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from launch import project_folder
 from playbooks.cli import completion
 
 
@@ -27,7 +28,7 @@ def fabfile(tmp_path: Path) -> Path:
 
 
 def test_a_fabfile_of_the_user_is_trusted(fabfile: Path) -> None:
-    assert completion.is_trusted(fabfile)
+    assert project_folder.is_trusted(fabfile)
 
 
 @pytest.mark.parametrize("at", ["fabfile.py", "."])
@@ -38,24 +39,24 @@ def test_a_fabfile_or_a_folder_of_another_user_is_not_trusted(
         os.chown(fabfile.parent / at, 12345, -1)
     else:
         monkeypatch.setattr(os, "getuid", lambda: 12345)
-    assert not completion.is_trusted(fabfile)
+    assert not project_folder.is_trusted(fabfile)
 
 
 def test_a_fabfile_that_everybody_may_write_is_not_trusted(fabfile: Path) -> None:
     fabfile.chmod(0o666)
-    assert not completion.is_trusted(fabfile)
+    assert not project_folder.is_trusted(fabfile)
 
 
 def test_a_link_is_not_trusted_into_a_folder_that_everybody_may_write_in(fabfile: Path) -> None:
     (fabfile.parent / "below" / "fabfile.py").symlink_to(fabfile)
     fabfile.parent.chmod(0o777)
-    assert not completion.is_trusted(fabfile.parent / "below" / "fabfile.py")
+    assert not project_folder.is_trusted(fabfile.parent / "below" / "fabfile.py")
 
 
 def test_a_package_is_not_trusted_in_a_folder_that_everybody_may_write_in(tmp_path: Path) -> None:
     package = tmp_path / "fabfile"
     package.mkdir()
     (package / "__init__.py").touch()
-    assert completion.is_trusted(package / "__init__.py")
+    assert project_folder.is_trusted(package / "__init__.py")
     tmp_path.chmod(0o777)
-    assert not completion.is_trusted(package / "__init__.py")
+    assert not project_folder.is_trusted(package / "__init__.py")
