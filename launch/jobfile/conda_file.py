@@ -22,7 +22,7 @@ from launch.jobfile.yaml_source import Place, compose
 
 __all__ = ["conda_environment", "read_conda"]
 
-_SPEC = re.compile(r"(?:[\w./:-]+::)?(?P<name>[A-Za-z0-9_][\w.-]*)(?P<rest>\s*[=<>!~\[].*| [\d*].*|)")
+_SPEC = re.compile(r"(?:[\w./:][\w./:-]*::)?(?P<name>[A-Za-z0-9_][\w.-]*)(?P<rest>\s*[=<>!~\[].*| [\d*].*|)")
 _EXACT = re.compile(r"(?P<sign>={0,2})\s*(?P<version>\d+(?:\.\d+)*)(?P<star>(?:\.?\*)?)")
 _RANGE = re.compile(r"(?:(?:>=|<=|>|<|!=|~=)\s*\d+(?:\.\d+)*(?:\.\*)?\s*(?:,\s*|$))+")
 _CHANNEL = re.compile(r"https?://\S+|[A-Za-z0-9_][\w.-]*(?:/[\w.-]+)*")

@@ -150,7 +150,7 @@ def left_lines(job: str, left: LeftFiles | None, unknown: dict[str, str]) -> Ite
 def report_left(state: JobState, inventory: Inventory, cluster: Cluster, remote: str) -> None:
     """Print what the job left, once it has ended."""
     events: Sequence[Happening] = ()
-    head = next((node for node in inventory.nodes if node.name == state.nodes[0]), None)
+    head = next((node for node in inventory.nodes if state.nodes[:1] == (node.name,)), None)
     if state.is_terminal and state.state != "SUCCEEDED" and head is not None:
         with suppress(RankliftError):  # how the job ended is known, whatever its head does now
             events = show_job(state.job, cluster.host(head), remote=remote).events

@@ -93,11 +93,11 @@ class _Samples:
     def add(self, name: str, value: float | None, *labels: str) -> None:
         """Add a value, unless it is unknown (None)."""
         if value is not None:
-            self._values["ranklift_" + name][labels] = value
+            self._values["ranklift_" + name][tuple(map(_bounded, labels))] = value
 
     def all(self) -> list[Sample]:
         return [
-            (family.name, tuple(zip(family.labels, map(_bounded, labels))), value)  # noqa: B905  (Python 3.8)
+            (family.name, tuple(zip(family.labels, labels)), value)  # noqa: B905  (Python 3.8)
             for family in FAMILIES
             for labels, value in self._values[family.name].items()
         ]
@@ -119,12 +119,12 @@ class _Samples:
 
 
 def _label(value: str) -> str:
-    """Return a label's value, escaped and bounded.
+    """Return a label's value, escaped.
 
     >>> print(_label('a"b' + chr(92) + chr(10) + "c"))
     a\\"b\\\\\\nc
     """
-    return _bounded(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _bounded(value: str) -> str:

@@ -129,6 +129,10 @@ def test_requirements_in_it_are_inlined_from_its_own_folder(tmp_path: Path) -> N
             "line 1: dependencies[0] = 'file:///local::a': names a folder as its channel; list the folder",
         ),
         ("dependencies:\n- 3.10\n", "line 2: dependencies[0] = 3.10: is not a string; put it in quotes"),
+        (
+            "dependencies:\n- '-p/tmp/x::numpy'\n",
+            "line 2: dependencies[0] = '-p/tmp/x::numpy': is not a package",
+        ),
         ("dependencies:\n- 'num py!'\n", "line 2: dependencies[0] = 'num py!': is not a package"),
         ("dependencies:\n- conda: [a]\n", "line 2: dependencies[0].conda: unknown key; known keys: pip"),
         (

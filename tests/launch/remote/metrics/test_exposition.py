@@ -136,3 +136,8 @@ def test_a_job_of_an_older_head_has_no_cost() -> None:
     older = job()
     del older["cost_usd"]  # type: ignore[misc]  # as an older head answers
     assert "ranklift_job_cost_usd" not in exposition([head(older)])
+
+
+def test_names_that_are_cut_make_no_series_twice() -> None:
+    found = series(exposition([head(job("a" * 130 + "1"), job("a" * 130 + "2"))]))
+    assert any("a" * 100 in name for name in found)
