@@ -1,4 +1,4 @@
-"""Folders that a push leaves out by default: results that were collected, and what tools make.
+"""What a push leaves out by default: results that were collected, reports, and what tools make.
 
 None of them is of use on a node: jobs' results go the other way, a virtual environment holds paths of this
 machine, and tools make their caches again. Others leave out similar sets: Ray ``.venv``, ``venv`` and
@@ -11,6 +11,7 @@ its own installation; so are ``build``, ``dist`` and ``venv``, which may be a pr
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +21,17 @@ from launch.remote.base.files import CACHES, ENVIRONMENT
 from launch.remote.base.messages import size
 from launch.results.layout import is_results
 
-__all__ = ["LeftOut", "left_out_by_content", "left_out_by_name", "left_out_notice"]
+__all__ = ["LeftOut", "left_out_by_content", "left_out_by_name", "left_out_file", "left_out_notice"]
+
+_REPORT = re.compile(r"report-.+-\d{8}-\d{6}-[0-9a-f]{4}\.html")
+"""The name that ``fab report`` gives to a job's report."""
+_SCALING = {"scaling.json", "scaling.csv", "scaling.html"}
+"""What ``fab scaling`` writes into its folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """One folder that is left out."""
+    """One folder, or report, that is left out."""
 
     path: str
     group: str
@@ -55,9 +61,19 @@ def left_out_by_content(path: str, names: Collection[str]) -> LeftOut | None:
     >>> left_out_by_content("out/train-1", {"SHA256SUMS", "exits", "logs"})
     LeftOut(path='out/train-1', group='out')
     """
-    if ENVIRONMENT in names:
+    if ENVIRONMENT in names or {*names} >= _SCALING:
         return LeftOut(path, path)
     return LeftOut(path, path.rpartition("/")[0] or path) if is_results(names) else None
+
+
+def left_out_file(path: str) -> LeftOut | None:
+    """Return what is known of a file: it is a job's report, by the name that ``fab report`` gives it.
+
+    >>> left_out_file("report-train-20260301-090507-0f3a.html")
+    LeftOut(path='report-train-20260301-090507-0f3a.html', group='report-train-20260301-090507-0f3a.html')
+    >>> left_out_file("docs/report-of-2026.html")
+    """
+    return LeftOut(path, path) if _REPORT.fullmatch(path.rpartition("/")[2]) else None
 
 
 def left_out_notice(root: Path, folders: Iterable[LeftOut]) -> str | None:
@@ -78,6 +94,8 @@ def _amount(root: Path, paths: Sequence[str]) -> str:
 
 
 def _size(folder: str) -> int:
+    if Path(folder).is_file():
+        return Path(folder).stat().st_size
     total, pending = 0, [folder]
     while pending:
         try:

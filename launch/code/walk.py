@@ -13,7 +13,7 @@ from pathlib import Path
 from launch.access import count_visit, is_within
 from launch.code.hashes import Changed, Hashes
 from launch.code.ignore import IGNORE_FILES, Rules, files_above, read_rules, rules_above
-from launch.code.left_out import LeftOut, left_out_by_content, left_out_by_name
+from launch.code.left_out import LeftOut, left_out_by_content, left_out_by_name, left_out_file
 from launch.code.private_keys import shows_key
 from launch.credentials import STACK_FILES, STATE, Credentials, is_state
 from launch.errors import InputError, RetryError
@@ -111,6 +111,8 @@ class Walk:
                 if is_directory:
                     if not self._is_left_out(left_out_by_name(path), rules):
                         pending.append((path, rules))
+                    continue
+                if self._is_left_out(left_out_file(path), rules):
                     continue
                 try:
                     if child.is_symlink():

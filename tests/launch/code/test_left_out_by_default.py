@@ -59,6 +59,18 @@ def test_a_virtual_environment_is_known_by_its_content_and_not_by_its_name(tree:
     assert groups(tree) == ["envs/torch"]
 
 
+def test_reports_and_the_figures_of_a_scaling_study_are_left_out(tree: Path) -> None:
+    report = "report-t-20260301-090507-0f3a.html"
+    put(tree, report, "docs/report-of-2026.html")
+    put(tree, *(f"scaling/scaling.{kind}" for kind in ("json", "csv", "html")), "scaling.json")
+    assert pushed(tree) == {"train.py", "docs/report-of-2026.html", "scaling.json"}
+    notice = left_out_notice(tree, plan_snapshot(tree).left_out)
+    assert notice is not None
+    assert notice.startswith(f"left out: {report} (5 B), scaling (15 B); ")
+    (tree / ".ranklift-ignore").write_text(f"!{report}\n!scaling\n")
+    assert len(pushed(tree)) == 7
+
+
 def test_metadata_of_an_installation_is_pushed(tree: Path) -> None:
     put(tree, "tool.egg-info/entry_points.txt")
     assert "tool.egg-info/entry_points.txt" in pushed(tree)
