@@ -63,7 +63,9 @@ def _lines(stack: str, found: Account) -> list[str]:
 
 
 def _format(one: Thing) -> str:
-    price = "price unknown" if one.per_hour is None else f"{one.per_hour:.7g} USD per hour"
+    from infra.preflight.prices import usd
+
+    price = "price unknown" if one.per_hour is None else f"{usd(one.per_hour)} USD per hour"
     marks = [f"{one.type} {one.name} in {one.group}", "free" if one.per_hour == 0 else price]
     marks += ["being deleted"] * one.deleting
     marks += ["kept on purpose (ranklift:retainData or storageAccountId)"] * one.kept

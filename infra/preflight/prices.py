@@ -15,7 +15,7 @@ from typing import Any
 from infra.arm.rest import Rest
 from infra.preflight.meters import Meter
 
-__all__ = ["GLOBAL", "MONTH_H", "Prices", "meter_price", "vm_prices"]
+__all__ = ["GLOBAL", "MONTH_H", "Prices", "meter_price", "usd", "vm_prices"]
 
 GLOBAL = "Global"
 """Region of the meters that cost the same everywhere: NAT gateways, load balancers, private endpoints."""
@@ -119,3 +119,16 @@ def _unit(item: Mapping[str, Any], kind: re.Pattern[str]) -> bool:
 
 def _hourly(item: Mapping[str, Any]) -> float:
     return float(item["retailPrice"]) / (1.0 if _unit(item, _HOURLY) else MONTH_H)
+
+
+def usd(amount: float | None) -> str:
+    """Return an amount of money; small ones with as many digits as they need.
+
+    >>> usd(88.116), usd(2114.784), usd(0.045), usd(0.0), usd(None)
+    ('88.12', '2,114.78', '0.045', 'free', 'unknown')
+    """
+    if amount is None:
+        return "unknown"
+    if amount == 0:
+        return "free"
+    return f"{amount:,.2f}" if amount >= 1 or round(amount, 2) == amount else f"{amount:.4f}".rstrip("0")

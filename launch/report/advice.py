@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from launch.durations import span as duration
 from launch.nodeset import fold
+from launch.numbers import counted
 from launch.report.facts import JobFacts, mean, usual
 from launch.report.goodput import NO_STEP
 
@@ -112,8 +113,8 @@ def _checkpoints(facts: JobFacts) -> _Found:
     if goodput is not None and run_s >= _RUN_S and goodput.checkpoint_s >= _CHECKPOINTS * run_s:
         yield (
             goodput.checkpoint_s,
-            f"{goodput.checkpoints} checkpoints took {100 * goodput.checkpoint_s / run_s:.0f} % of the "
-            "ranks' time: write fewer, or in the background (torch.distributed.checkpoint.async_save)",
+            f"{counted(goodput.checkpoints, 'checkpoint')} took {100 * goodput.checkpoint_s / run_s:.0f} % "
+            "of the ranks' time: write fewer, or in the background (torch.distributed.checkpoint.async_save)",
         )
 
 
@@ -123,8 +124,8 @@ def _lost_work(facts: JobFacts) -> _Found:
         if one.seconds >= _LOST * run_s:
             yield (
                 one.seconds,
-                f"restart {one.restart} repeated {one.steps:.0f} steps, {duration(one.seconds)} of work: "
-                "checkpoint more often",
+                f"restart {one.restart} repeated {counted(round(one.steps), 'step')}, "
+                f"{duration(one.seconds)} of work: checkpoint more often",
             )
 
 

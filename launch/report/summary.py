@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from launch.durations import span as duration
+from launch.numbers import counted
 from launch.remote.base.messages import size
 from launch.report.advice import advise
 from launch.report.facts import JobFacts, read_lines
@@ -40,7 +41,7 @@ def goodput_text(facts: JobFacts) -> str:
     ]
     if goodput.lost:
         steps = sum(one.steps for one in goodput.lost)
-        words.append(f"{steps:.0f} steps lost ({duration(goodput.lost_s)})")
+        words.append(f"{counted(round(steps), 'step')} lost ({duration(goodput.lost_s)})")
     if goodput.checkpoints:
-        words.append(f"{goodput.checkpoints} checkpoints ({duration(goodput.checkpoint_s)})")
+        words.append(f"{counted(goodput.checkpoints, 'checkpoint')} ({duration(goodput.checkpoint_s)})")
     return "; ".join(words)

@@ -5,29 +5,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from infra.preflight.prices import MONTH_H
+from infra.preflight.prices import MONTH_H, usd
 from playbooks.cli import output
 
 if TYPE_CHECKING:
     from infra.preflight.decide import Cost, Plan
     from infra.preflight.usage import Account, Thing
 
-__all__ = ["print_account", "print_left", "print_plan", "usd"]
+__all__ = ["print_account", "print_left", "print_plan"]
 
 _DAY_H = 24
-
-
-def usd(amount: float | None) -> str:
-    """Return an amount of money; small ones with as many digits as they need.
-
-    >>> usd(88.116), usd(2114.784), usd(0.045), usd(0.0), usd(None)
-    ('88.12', '2,114.78', '0.045', 'free', 'unknown')
-    """
-    if amount is None:
-        return "unknown"
-    if amount == 0:
-        return "free"
-    return f"{amount:,.2f}" if amount >= 1 or round(amount, 2) == amount else f"{amount:.4f}".rstrip("0")
 
 
 def print_plan(plan: Plan) -> None:

@@ -64,6 +64,8 @@ def test_checkpoints_that_take_a_tenth_of_the_time() -> None:
     (text,) = advice(RUN, sampled=sampled(attempt(0, **steps, checkpoints=5, checkpoint_s=31.0)))
     assert text.startswith("5 checkpoints took 31 % of the ranks' time")
     assert advice(RUN, sampled=sampled(attempt(0, **steps, checkpoints=5, checkpoint_s=9.9))) == []
+    (text,) = advice(RUN, sampled=sampled(attempt(0, **steps, checkpoints=1, checkpoint_s=31.0)))
+    assert text.startswith("1 checkpoint took 31 % ")
 
 
 def test_a_restart_that_repeats_much() -> None:
