@@ -62,7 +62,7 @@ class TestLooking:
         assert 0.04 <= one.look() < 1
         assert 0.04 <= Activity(str(folder)).look() < 1
 
-    @pytest.mark.parametrize("pid", [1, os.getpid()])
+    @pytest.mark.parametrize("pid", [1, os.getpid()], ids=["init", "this one"])
     def test_a_process_that_supervises_no_job_waits_for_nothing(self, folder: Path, pid: int) -> None:
         write_queue(folder, process=processes.identity(pid))
         one = Activity(str(folder))
