@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,11 +25,20 @@ if TYPE_CHECKING:
     from launch.jobfile import NamedEnvironment
     from launch.launchers.base import Launcher, Line
 
-__all__ = ["ENVIRONMENT", "Request", "environment_flag", "found_environment", "job_spec", "registries_flag"]
+__all__ = [
+    "ENVIRONMENT",
+    "Request",
+    "environment_flag",
+    "found_environment",
+    "job_spec",
+    "registries_flag",
+    "with_full_paths",
+]
 
 _FIND_LINKS = "find_links"
 ENVIRONMENT = {
-    "requirements": "packages for the ranks: a requirements file; installed once, and kept on the nodes",
+    "requirements": "packages for the ranks: a requirements file, of the code or of the current folder; "
+    "installed once, and kept on the nodes",
     "conda": "packages for the ranks, from a conda file",
     "image": "a container image for the ranks: REGISTRY/NAME:TAG",
     "environment": "an environment by name: environments/NAME.yml, or Microsoft's; bare: the nodes alone",
@@ -112,6 +122,53 @@ def job_spec(
         **fields,
     )
     return spec, (*start.notices, *fit.notices)
+
+
+def with_full_paths(given: Mapping[str, Any], sources: Sequence[Path], access: Access) -> dict[str, Any]:
+    """Return the options with full paths of requirements, conda files and folders of wheels; each that was
+    relative becomes a note of ``access``.
+
+    A relative path starts at one of ``sources``, the folders of the job's code and file, or at the current
+    folder. Raise :class:`~launch.errors.InputError` for one that leads nowhere, or to files that differ.
+    """
+    full = dict(given)
+    for name in ("requirements", "conda"):
+        if given[name] is not None:
+            full[name] = _full_path(f"--{name}", given[name], sources, access)
+    wheels = given[_FIND_LINKS] or ()
+    full[_FIND_LINKS] = [_full_path("--find-links", text, sources, access, "folder") for text in wheels]
+    return full
+
+
+def _full_path(key: str, text: str, sources: Sequence[Path], access: Access, kind: str = "file") -> str:
+    path = Path(os.path.expanduser(text))  # noqa: PTH111  (an unknown ~user stays in the name)
+    if path.is_absolute():
+        return str(path)
+    starts = list(dict.fromkeys(_absolute(start) for start in (*sources, Path.cwd())))
+    is_there = os.path.isdir if kind == "folder" else os.path.isfile  # too long a name is none
+    there = [place for place in (_absolute(Path(start, path)) for start in starts) if is_there(place)]
+    if not there:
+        where = ", nor in ".join(starts)
+        raise InputError(key, text, f"there is no such {kind} in {where}", f"give the full path of a {kind}")
+    if other := next((one for one in there[1:] if not _is_same(there[0], one)), None):
+        problem = f"is {there[0]} or {other}, which differ"
+        raise InputError(key, text, problem, "give the full path of the one that you mean")
+    access.notes.append(f"{key} {text}: {there[0]}")
+    return there[0]
+
+
+def _absolute(path: Path) -> str:
+    """Return the full path, without ``..`` unless that leads elsewhere, through a link."""
+    short = os.path.abspath(path)  # noqa: PTH100  (Path.resolve follows links)
+    return short if os.path.realpath(short) == os.path.realpath(path) else str(path.absolute())
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Return whether two paths lead to the same folder, or to files with the same content."""
+    try:
+        return Path(one).samefile(other) or filecmp.cmp(one, other, shallow=False)
+    except OSError:
+        return False
 
 
 def environment_flag(given: Mapping[str, Any], access: Access) -> Environment | NamedEnvironment | None:

@@ -42,6 +42,7 @@ from playbooks.jobs.job_options import (
     found_environment,
     job_spec,
     registries_flag,
+    with_full_paths,
 )
 from playbooks.jobs.submit import Handling, Identity, Load, hand_over, home_of, planned_as
 from playbooks.nodes.choose import choose_free_nodes
@@ -182,6 +183,7 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
     access = access_flags(given["fill"], given["allow_path"])
     _, real = access.typed("source", source)
     folders = [source, Path.cwd(), stack.project]
+    given = with_full_paths(given, [source], access)
     request = Request(
         line,
         env=given["env"] or (),
