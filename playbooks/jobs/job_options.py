@@ -6,6 +6,7 @@ import filecmp
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +86,8 @@ def job_spec(
     from launch.launchers.fit import fitted
 
     command_line = words("line", request.line)
-    source = _source(root, command_line)
+    script = _script(command_line)
+    source = None if script is None else source_text(root, script)
     line = _line(request, nodes, command_line, source)
     started = launcher.start_line(line)
     if not started.shell:
@@ -106,7 +108,7 @@ def job_spec(
         snapshot=snapshot,
         python=request.python,
         environment=request.environment,
-        requires=required_modules(source)
+        requires=required_modules(source, script or "", partial(source_text, root))
         if source is not None and runs_under(request.python, command_line)
         else (),
         timeout_s=None if request.timeout is None else seconds("--timeout", request.timeout),
@@ -244,12 +246,10 @@ def _line(request: Request, nodes: Sequence[Node], argv: tuple[str, ...], source
     )
 
 
-def _source(root: Path, line: Sequence[str]) -> str | None:
-    """Return the text of the launched script, where it is part of the code."""
+def _script(line: Sequence[str]) -> str | None:
+    """Return the path of the launched script, where it may be part of the code."""
     script = next((word for word in line if word.endswith(".py")), None)
-    if script is None or PurePosixPath(script).is_absolute():
-        return None
-    return source_text(root, script)
+    return None if script is None or PurePosixPath(script).is_absolute() else script
 
 
 def _refuse_operators(line: str, launcher: Launcher) -> None:

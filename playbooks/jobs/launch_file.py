@@ -8,6 +8,7 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -330,7 +331,7 @@ def _staged(
             nodes=len(nodes),
             identifier=identity.of(name_of(job, flags)),
             home=home,
-            pushed=Pushed(snapshot, files, {**places, **paths}),
+            pushed=Pushed(snapshot, files, {**places, **paths}, partial(source_text, load.code.root)),
             environment=options.environment,
             source=source_text(load.code.root, script) if script in files else None,
             flags=flags,
