@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from infra.inventory import Node
 from launch.access import Access
 from launch.errors import InputError
+from launch.launchers.script import module_of
 from launch.launchers.shell_line import operator_of, words
 from launch.numbers import counted
 from launch.remote.base.health_records import HealthMode
@@ -86,8 +87,13 @@ def job_spec(
     from launch.launchers.fit import fitted
 
     command_line = words("line", request.line)
-    script = _script(command_line)
-    source = None if script is None else source_text(root, script)
+    read, module = partial(source_text, root), module_of(command_line)
+    scripts = _scripts(command_line, module)
+    source = next((text for text in map(read, scripts) if text is not None), None)
+    # What runs a module imports the packages around it, from the code's folder.
+    begin = (
+        (source or "", scripts[0] if scripts else "") if module is None else (f"import {module}.__main__", "")
+    )
     line = _line(request, nodes, command_line, source)
     started = launcher.start_line(line)
     if not started.shell:
@@ -98,7 +104,7 @@ def job_spec(
     fewest = launcher.fewest_nodes(fit.command) if start.per_node else None
     fields: dict[str, Any] = {"max_restarts": request.max_restarts, **started.fields}
     spec = JobSpec(
-        name=request.name or _name(command_line),
+        name=request.name or _name(command_line, module),
         kind=launcher.name,
         command=(fit.command,) if isinstance(fit.command, str) else tuple(fit.command),
         shell=started.shell,
@@ -108,7 +114,7 @@ def job_spec(
         snapshot=snapshot,
         python=request.python,
         environment=request.environment,
-        requires=required_modules(source, script or "", partial(source_text, root))
+        requires=required_modules(*begin, read)
         if source is not None and runs_under(request.python, command_line)
         else (),
         timeout_s=None if request.timeout is None else seconds("--timeout", request.timeout),
@@ -246,10 +252,13 @@ def _line(request: Request, nodes: Sequence[Node], argv: tuple[str, ...], source
     )
 
 
-def _script(line: Sequence[str]) -> str | None:
-    """Return the path of the launched script, where it may be part of the code."""
+def _scripts(line: Sequence[str], module: str | None) -> list[str]:
+    """Return the paths in the code where the launched script or ``module`` may lie."""
+    if module is not None:
+        path = module.replace(".", "/")
+        return [f"{path}.py", f"{path}/__main__.py"]
     script = next((word for word in line if word.endswith(".py")), None)
-    return None if script is None or PurePosixPath(script).is_absolute() else script
+    return [] if script is None or PurePosixPath(script).is_absolute() else [script]
 
 
 def _refuse_operators(line: str, launcher: Launcher) -> None:
@@ -276,6 +285,8 @@ def _processes(text: str, nodes: Sequence[Node]) -> int:
     return chosen
 
 
-def _name(argv: Sequence[str]) -> str:
+def _name(argv: Sequence[str], module: str | None) -> str:
+    if module is not None:
+        return module.rpartition(".")[2] or module
     script = next((word for word in argv if word.endswith((".py", ".sh"))), argv[0] if argv else "job")
     return PurePosixPath(script).stem
