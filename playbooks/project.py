@@ -25,6 +25,7 @@ from typing import Any
 from infra import inventory
 from launch.errors import InputError, MissingTool, RankliftError, StepTimeout
 from playbooks.selection import is_project, noted_stack, project_around
+from playbooks.unwritable import refuse_unwritable
 
 __all__ = ["PulumiError", "Stack", "find_project", "open_stack", "pulumi_program"]
 
@@ -125,7 +126,9 @@ class Stack:
         return inventory.load(self.folder)
 
     def scratch(self) -> AbstractContextManager[Path]:
-        """Return a folder for one command's files, removed at its end or, if it is killed, by the next."""
+        """Return a folder for one command's files, removed at its end or, if it is killed, by the next one.
+        Refuse a stack whose own files could not be written."""
+        refuse_unwritable(self.folder)
         from playbooks.pulumi.scratch import scratch
 
         return scratch(self.project)
