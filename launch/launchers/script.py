@@ -17,7 +17,15 @@ from launch.launchers.options import (
 from launch.launchers.shell_line import LAUNCHER_MODULES, LAUNCHER_PROGRAMS, commands, run_by_python
 from launch.remote.base.files import python_folder
 
-__all__ = ["is_missing", "module_of", "run_script", "script_of", "script_on_nodes", "with_python"]
+__all__ = [
+    "is_missing",
+    "module_of",
+    "module_of_line",
+    "run_script",
+    "script_of",
+    "script_on_nodes",
+    "with_python",
+]
 
 _SCRIPT = re.compile(r"[^$`*?\[{~<>]+\.(py|sh)")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
@@ -47,6 +55,22 @@ def script_of(line: str) -> str | None:
     """
     script = _first(line, _HARMLESS)
     return None if script is None or _is_elsewhere(script) else str(PurePosixPath(script))
+
+
+def module_of_line(line: str) -> str | None:
+    """Return the module that the line runs first by ``python -m``; None where that is not clear.
+
+    >>> module_of_line("echo go; python -m pkg.train --lr 1"), module_of_line("cd src && python -m train")
+    ('pkg.train', None)
+    """
+    try:
+        for words in _commands(line):
+            module = module_of(words)
+            if module is not None or not _is_one_of(_HARMLESS, words):
+                return module
+    except ValueError:
+        return None
+    return None
 
 
 def script_on_nodes(line: str) -> str | None:
