@@ -66,7 +66,8 @@ def arranged(
     Raise :class:`~launch.errors.InputError` for a command line of several words, with the line to type.
     """
     calls = _calls(words, contexts)
-    if rest and calls and calls[-1].argument == "line" and rest[0].startswith("-"):
+    is_all = bool(rest and calls) and calls[-1].argument == "line" and not calls[-1].own
+    if is_all and rest[0].startswith("-"):
         if rest[0] in _HELP:
             return [*words, rest[0]]
         if not _is_module(calls[-1], rest[0]):

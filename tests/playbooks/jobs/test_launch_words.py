@@ -138,6 +138,18 @@ def test_a_launchers_module_is_known_as_the_launcher(package: Path) -> None:
         ),
         (["--", "--nodes", "0", "train.py"], "-- = '--nodes 0 train.py': begins with an option; put"),
         (["--", "-d"], "-- = '-d': begins with an option; put"),
+        (
+            ["train.py", "--", "--lr", "1"],
+            "put all of it behind --: fab launch.torch --dry-run -- train.py --lr 1\n",
+        ),
+        (
+            ["train.py", "--", "--help"],
+            "put all of it behind --: fab launch.torch --dry-run -- train.py --help\n",
+        ),
+        (
+            ["train.py", "--", "-m", "x"],
+            "put all of it behind --: fab launch.torch --dry-run -- train.py -m x\n",
+        ),
     ],
 )
 def test_an_option_in_a_scripts_place_is_refused_with_what_to_type(
