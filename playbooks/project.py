@@ -2,8 +2,7 @@
 
 The project folder is the checkout with ``Pulumi.yaml`` and ``.ranklift/``. It is found through
 ``ns.configure({"ranklift": {"project": …}})`` in the fabfile, else ``RANKLIFT_PROJECT``, else the folders
-above the current one. The stack is ``--stack``, else ``RANKLIFT_STACK``, else the one ``pulumi stack select``
-chose.
+above the current one. The stack is ``--stack``, else ``RANKLIFT_STACK``, else Pulumi's own choice.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from infra import inventory
 from launch.errors import InputError, MissingTool, RankliftError, StepTimeout
 from launch.project_folder import is_project, project_around
 from playbooks.selection import noted_stack
+from playbooks.unwritable import refuse_unwritable
 
 __all__ = ["PulumiError", "Stack", "find_project", "open_stack", "pulumi_program"]
 
@@ -126,7 +126,9 @@ class Stack:
         return inventory.load(self.folder)
 
     def scratch(self) -> AbstractContextManager[Path]:
-        """Return a folder for one command's files, removed at its end or, if it is killed, by the next."""
+        """Return a folder for one command's files, removed at its end or, if it is killed, by the next one.
+        Refuse a stack whose own files could not be written."""
+        refuse_unwritable(self.folder)
         from playbooks.pulumi.scratch import scratch
 
         return scratch(self.project)

@@ -22,6 +22,7 @@ from launch.errors import GiveUpError, InputError
 __all__ = ["Folder", "Record", "replace_file", "short_path", "start_time"]
 
 _LOCK_LIMIT = 1.0
+_NO_PROXY = ("no_proxy", "NO_PROXY")
 _BACKEND = "backend-named-by-fab-rehearsal.env-"
 TOKEN_KEY = "token"  # noqa: S105 - a key's name
 """Key of the operator's token in the record."""
@@ -38,6 +39,20 @@ def start_time(pid: int) -> int:
     except OSError:
         return 0
     return 0 if stat[0] == "Z" else int(stat[19])
+
+
+def _without_proxy(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables by which programs use no proxy for this machine, nor for what they name already.
+
+    Programs read one of the two names, and differ in which.
+
+    >>> _without_proxy({"no_proxy": "corp.example, localhost"})["NO_PROXY"]
+    'corp.example,localhost,127.0.0.1'
+    """
+    given = [environment.get(name, "") for name in _NO_PROXY]
+    hosts = [host.strip() for text in given for host in text.split(",") if host.strip()]
+    named = ",".join(dict.fromkeys([*hosts, "localhost", "127.0.0.1"]))
+    return dict.fromkeys(_NO_PROXY, "*" if "*" in hosts else named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +178,7 @@ class Folder:
             "RANKLIFT_ARM_ENDPOINT": f"http://127.0.0.1:{record.arm_port}",
             "RANKLIFT_ARM_TOKEN_FILE": str(self.record_file),
             "PATH": os.pathsep.join([first, *(part for part in path if part != first)]),
+            **_without_proxy(os.environ),
         }
 
     def lock(self) -> int | None:

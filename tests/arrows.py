@@ -40,7 +40,7 @@ ARROWS: dict[str, set[str]] = {
         *("launch.environment.curated", "launch.environment.named_files"),
         *("launch", "launch.launchers.shell_line", "launch.remote.base", "infra.inventory"),
         *("launch.environment.curated", "launch.environment.named_files"),  # completed by shells
-        *("playbooks.project", "playbooks.selection"),
+        *("playbooks.project", "playbooks.selection", "playbooks.unwritable"),
     },
     "playbooks.ssh": {
         *("launch", "launch.remote.base", "infra.inventory", "playbooks.project", "playbooks.cli.output")

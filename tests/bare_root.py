@@ -35,8 +35,8 @@ __all__ = [
 SUITE = "bookworm"
 SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d/debian.sources"))
 """Where Debian's installers write which mirrors a machine uses."""
-END_S = 300
-"""Seconds that mmdebstrap has to remove what it made, once it is to end."""
+END_S = 900
+"""Seconds that mmdebstrap has to remove what it made, once it is to end: 28 GB, on a busy machine."""
 ANSWER = "bare-root-answer:"
 KEEP = """\
 trap 'trap "" TERM; kill -TERM 0' TERM

@@ -52,6 +52,9 @@ CLOUD = "ARM_ENVIRONMENT"
 
 
 _TOKEN_LIFE_S = 3600
+_DIRECT: dict[str, Any] = {"use_env_settings": False}
+"""Option of every client of a rehearsal. A proxy of the shell would see the token, and cannot reach the
+rehearsal; nor is a password of ~/.netrc for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +135,8 @@ def _directory(environment: Mapping[str, str], record: Mapping[str, Any]) -> dic
             request.url = urlunsplit(urlsplit(request.url)._replace(scheme="http", netloc=address))
             return super().send(request, **options)
 
-    # No proxy: it would see the secret. A rehearsal that refuses the connection has ended.
-    return {"transport": ToDirectory(use_env_settings=False), "retry_connect": 0}
+    # A rehearsal that refuses the connection has ended.
+    return {"transport": ToDirectory(**_DIRECT), "retry_connect": 0}
 
 
 def _record(environment: Mapping[str, str]) -> Mapping[str, Any]:
@@ -213,7 +216,7 @@ def blob_service(
     trust = str(record["blob_certificate"])
     sign_in = _directory(given, record)
     who = Operator() if sign_in is None else credential(given, **sign_in)
-    return BlobServiceClient(url, credential=signed or who, connection_verify=trust, **options)
+    return BlobServiceClient(url, credential=signed or who, connection_verify=trust, **_DIRECT, **options)
 
 
 def remove(
@@ -256,4 +259,4 @@ def _of_rehearsal(url: str, token: str) -> tuple[Any, dict[str, Any]]:
             request.http_request.headers["Authorization"] = f"Bearer {token}"
 
     # A rehearsal that refuses the connection has ended: no retry brings it back.
-    return Unused(), {"base_url": url, "authentication_policy": Bearer(), "retry_connect": 0}
+    return Unused(), {"base_url": url, "authentication_policy": Bearer(), "retry_connect": 0, **_DIRECT}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from types import MappingProxyType
@@ -20,8 +20,9 @@ from launch.jobfile.schema import Data, JobFile
 from launch.launchers.base import Start, either
 from launch.launchers.detect import required_modules, runs_under, starts_own_processes
 from launch.launchers.fit import fitted
+from launch.launchers.imports import no_code
 from launch.launchers.registry import LAUNCHERS, WITHOUT_DISTRIBUTION
-from launch.launchers.script import is_missing, script_of
+from launch.launchers.script import is_missing, module_of_line, script_of
 from launch.numbers import counted
 from launch.remote.base.health_records import HealthMode
 
@@ -85,6 +86,8 @@ class Pushed:
     """Paths of the code's files."""
     paths: Mapping[str, str]
     """Paths on the nodes of inputs that are files or folders, by name."""
+    read: Callable[[str], str | None] = no_code
+    """Returns the text of one of the code's files, None where it cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +171,7 @@ def make(
             setup=job.own.setup,
             python=python,
             environment=environment,
-            requires=required_modules(source) if source is not None and runs_under(python, line) else (),
+            requires=_required(job, source, pushed.read) if runs_under(python, line) else (),
             shm_bytes=job.shm_bytes,
             outputs={name: one.type for name, one in job.outputs.items()},
             timeout_s=flags.timeout_s or job.timeout_s,
@@ -190,6 +193,14 @@ def make(
     except InputError as error:
         raise located(job, flags, error) from None
     return Made(spec, (*start.notices, *added, *_overridden(job), *_tables(job)))
+
+
+def _required(job: JobFile, source: str | None, read: Callable[[str], str | None]) -> tuple[str, ...]:
+    """Return the modules that the command's script, whose text is ``source``, or its module imports."""
+    if source is not None:
+        return required_modules(source, script_of(job.command) or "", read)
+    module = module_of_line(job.command)
+    return () if module is None else required_modules(f"import {module}.__main__", "", read)
 
 
 def wanted_environment(job: JobFile, flags: Flags) -> Environment | NamedEnvironment | None:

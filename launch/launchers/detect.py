@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
+from launch.launchers.imports import imported_modules, no_code
 from launch.launchers.launches import MPI_PROGRAMS, launches
 from launch.launchers.shell_line import LAUNCHER_PROGRAMS, commands
 from launch.remote.base.files import python_folder
@@ -31,28 +31,23 @@ _LEAD_ELSEWHERE = ("PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "VIRTUA
 _LIGHTNING = ("lightning", "pytorch_lightning")
 
 
-def required_modules(source: str) -> tuple[str, ...]:
+def required_modules(
+    source: str, script: str = "", read: Callable[[str], str | None] = no_code
+) -> tuple[str, ...]:
     """Return the frameworks that a script always imports, sorted: not those under an if, a try or a def.
 
+    ``script`` is its path in the code, and ``read`` returns the text of a file there, None without one: what
+    modules of the code import counts too.
+
     >>> required_modules("import torch.nn as nn\\ntry:\\n    import deepspeed\\nexcept ImportError: pass\\n")
+    ('torch',)
+    >>> required_modules("import net", "src/train.py", {"src/net.py": "import torch"}.get)
     ('torch',)
 
     None for a source that this Python cannot parse.
     """
-    return tuple(sorted({name for name in _imports(source) if name in _FRAMEWORKS}))
-
-
-def _imports(source: str) -> Iterator[str]:
-    try:
-        body = ast.parse(source).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
-    for statement in body:
-        if isinstance(statement, ast.Import):
-            for name in statement.names:
-                yield name.name.partition(".")[0]
-        elif isinstance(statement, ast.ImportFrom) and not statement.level and statement.module:
-            yield statement.module.partition(".")[0]
+    names = imported_modules(source, script, read, _FRAMEWORKS)
+    return tuple(sorted({name for name in names if name in _FRAMEWORKS}))
 
 
 def starts_own_processes(command: str | Sequence[str], source: str | None = None) -> str | None:
@@ -69,7 +64,7 @@ def starts_own_processes(command: str | Sequence[str], source: str | None = None
         if launch.name in MPI_PROGRAMS:  # its ranks go by the MPI's variables, whatever else they see
             continue
         return f"{launch.name} starts the processes of a node itself"
-    if source is not None and any(name in _LIGHTNING for name in _imports(source)):
+    if source is not None and any(name in _LIGHTNING for name in imported_modules(source)):
         return "Lightning, which the script imports, starts the processes of a node itself"
     return None
 

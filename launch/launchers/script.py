@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Iterator, Sequence
 from itertools import dropwhile
 from pathlib import PurePosixPath
@@ -14,12 +15,22 @@ from launch.launchers.options import (
     torchrun_options,
 )
 from launch.launchers.shell_line import LAUNCHER_MODULES, LAUNCHER_PROGRAMS, commands, run_by_python
+from launch.remote.base.files import python_folder
 
-__all__ = ["is_missing", "run_script", "script_of", "script_on_nodes"]
+__all__ = [
+    "is_missing",
+    "module_of",
+    "module_of_line",
+    "run_script",
+    "script_of",
+    "script_on_nodes",
+    "with_python",
+]
 
 _SCRIPT = re.compile(r"[^$`*?\[{~<>]+\.(py|sh)")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _PYTHON = re.compile(r"python[0-9.]*")
+_MODULE = re.compile(r"\s*(?:-m|--module[\s=])\s*(?=[^\s=])")
 _SHELLS = ("bash", "sh")
 _SHELLS_FLAGS = re.compile(r"[-+][abefhkmnprtuvxBCEHPT]*(o?)")
 """Options of a shell that reads a script in the folder where it starts, and whether a value comes next."""
@@ -44,6 +55,22 @@ def script_of(line: str) -> str | None:
     """
     script = _first(line, _HARMLESS)
     return None if script is None or _is_elsewhere(script) else str(PurePosixPath(script))
+
+
+def module_of_line(line: str) -> str | None:
+    """Return the module that the line runs first by ``python -m``; None where that is not clear.
+
+    >>> module_of_line("echo go; python -m pkg.train --lr 1"), module_of_line("cd src && python -m train")
+    ('pkg.train', None)
+    """
+    try:
+        for words in _commands(line):
+            module = module_of(words)
+            if module is not None or not _is_one_of(_HARMLESS, words):
+                return module
+    except ValueError:
+        return None
+    return None
 
 
 def script_on_nodes(line: str) -> str | None:
@@ -92,6 +119,30 @@ def run_script(words: Sequence[str]) -> str | None:
         return _read_by_shell(rest)
     # Others are looked for on PATH.
     return _named([word for word in (rest if words[0] in ("source", ".") else words)[:1] if "/" in word])
+
+
+def with_python(line: str, python: str) -> str:
+    """Return a line that begins with ``-m`` and a module, as torchrun takes one, with its Python in front;
+    another line as it is.
+
+    >>> with_python("-m pkg.train --lr 1", "python3"), with_python("train.py -m x", "python3")
+    ('python3 -u -m pkg.train --lr 1', 'train.py -m x')
+    """
+    program = "python" if python_folder(python) else shlex.quote(python)
+    found = _MODULE.match(line)
+    return f"{program} -u -m {line[found.end() :]}" if found else line
+
+
+def module_of(words: Sequence[str]) -> str | None:
+    """Return the module that Python runs by these words, None for anything else or a launcher's module.
+
+    >>> module_of(["python3", "-u", "-m", "pkg.train", "x.py"]), module_of(["python3", "train.py"])
+    ('pkg.train', None)
+    """
+    if not words or not _PYTHON.fullmatch(PurePosixPath(words[0]).name):
+        return None
+    option, run = run_by_python(words[1:])
+    return run[0] if option == "-m" and run and run[0] not in LAUNCHER_MODULES else None
 
 
 def _read_by_shell(words: Sequence[str]) -> str | None:

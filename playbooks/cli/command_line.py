@@ -66,6 +66,16 @@ def arranged(
     Raise :class:`~launch.errors.InputError` for a command line of several words, with the line to type.
     """
     calls = _calls(words, contexts)
+    is_all = bool(rest and calls) and calls[-1].argument == "line" and not calls[-1].own
+    if is_all and rest[0].startswith("-"):
+        if rest[0] in _HELP:
+            return [*words, rest[0]]
+        if not _is_module(calls[-1], rest[0]):
+            problem, remedy = (
+                "begins with an option",
+                "put options of fab before --, and the command after it",
+            )
+            raise InputError("--", shlex.join(rest), problem, remedy)
     for call in calls:
         if call.argument == "line" and not {*_HELP} & {*words}:
             _check_line(call, [*front, *words], len(front), rest if call is calls[-1] else ())
@@ -83,7 +93,10 @@ def arranged(
     for place, word in enumerate(words):
         made += [f"--{many[place]}"] if place in many and not word.startswith("-") else []
         made += [word, "--job", NEWEST] if place in jobs and "--job" not in words[place:] else [word]
-    return [*made, _line(calls[-1], rest)] if rest else made
+    if not rest:
+        return made
+    line = _line(calls[-1], rest)
+    return [*made, f" {line}" if line.startswith("-") else line]  # Invoke takes a word with - for an option
 
 
 def _calls(words: Sequence[str], contexts: _Contexts) -> list[_Call]:
@@ -124,6 +137,11 @@ def _check_line(call: _Call, words: Sequence[str], shift: int, rest: Sequence[st
     if not places:
         return
     first = words[places[0]]
+    if _is_module(call, first):
+        typed = [word for place in places for word in words[place].split(" ")]
+        others = [word for place, word in enumerate(words) if place not in places]
+        remedy = f"put all of it behind --: fab {shlex.join([*others, '--', *typed, *rest])}"
+        raise InputError("word", first, f"is no option of {task}", remedy)
     if first.startswith("-"):
         raise _no_such_option(call.context, task, first)
     if len(places) == 1 and not rest:
@@ -140,6 +158,11 @@ def _check_line(call: _Call, words: Sequence[str], shift: int, rest: Sequence[st
     close = _close(typed[1], call.context) if typed[1].startswith("-") else None
     remedy = f"put it in quotes: fab {' '.join(fixed)}" + (f" (or did you mean {close}?)" if close else "")
     raise InputError("word", typed[1], f"{task} takes the command line as one word", remedy)
+
+
+def _is_module(call: _Call, word: str) -> bool:
+    """Return whether a word begins a command as Python and torchrun take it: ``-m pkg.train``."""
+    return call.context.name != "exec" and word.startswith(("-m", "--module"))
 
 
 def _line(call: _Call, words: Sequence[str]) -> str:

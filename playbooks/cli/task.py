@@ -26,6 +26,7 @@ from launch.numbers import whole
 from playbooks.cli import output
 from playbooks.cli.core_options import refuse_dry_setting
 from playbooks.project import Stack, find_project, open_stack
+from playbooks.unwritable import unwritable
 
 __all__ = [
     "HELP",
@@ -105,6 +106,11 @@ def command(
                 # `fab logs | head`: the reader has gone. Python would complain again at its end.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 raise Exit(code=141) from None
+            except OSError as error:
+                refusal = unwritable(error)
+                if refusal is None:
+                    raise
+                raise _ended(refusal, 2) from None
 
         # Invoke prints the docstring as the task's help, line breaks and all.
         body.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nExample:\n    {example}\n"

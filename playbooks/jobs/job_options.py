@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from infra.inventory import Node
 from launch.access import Access
 from launch.errors import InputError
+from launch.launchers.script import module_of
 from launch.launchers.shell_line import operator_of, words
 from launch.numbers import counted
 from launch.remote.base.health_records import HealthMode
@@ -24,11 +27,20 @@ if TYPE_CHECKING:
     from launch.jobfile import NamedEnvironment
     from launch.launchers.base import Launcher, Line
 
-__all__ = ["ENVIRONMENT", "Request", "environment_flag", "found_environment", "job_spec", "registries_flag"]
+__all__ = [
+    "ENVIRONMENT",
+    "Request",
+    "environment_flag",
+    "found_environment",
+    "job_spec",
+    "registries_flag",
+    "with_full_paths",
+]
 
 _FIND_LINKS = "find_links"
 ENVIRONMENT = {
-    "requirements": "packages for the ranks: a requirements file; installed once, and kept on the nodes",
+    "requirements": "packages for the ranks: a requirements file, of the code or of the current folder; "
+    "installed once, and kept on the nodes",
     "conda": "packages for the ranks, from a conda file",
     "image": "a container image for the ranks: REGISTRY/NAME:TAG",
     "environment": "an environment by name: environments/NAME.yml, or Microsoft's; bare: the nodes alone",
@@ -75,7 +87,13 @@ def job_spec(
     from launch.launchers.fit import fitted
 
     command_line = words("line", request.line)
-    source = _source(root, command_line)
+    read, module = partial(source_text, root), module_of(command_line)
+    scripts = _scripts(command_line, module)
+    source = next((text for text in map(read, scripts) if text is not None), None)
+    # What runs a module imports the packages around it, from the code's folder.
+    begin = (
+        (source or "", scripts[0] if scripts else "") if module is None else (f"import {module}.__main__", "")
+    )
     line = _line(request, nodes, command_line, source)
     started = launcher.start_line(line)
     if not started.shell:
@@ -86,7 +104,7 @@ def job_spec(
     fewest = launcher.fewest_nodes(fit.command) if start.per_node else None
     fields: dict[str, Any] = {"max_restarts": request.max_restarts, **started.fields}
     spec = JobSpec(
-        name=request.name or _name(command_line),
+        name=request.name or _name(command_line, module),
         kind=launcher.name,
         command=(fit.command,) if isinstance(fit.command, str) else tuple(fit.command),
         shell=started.shell,
@@ -96,7 +114,7 @@ def job_spec(
         snapshot=snapshot,
         python=request.python,
         environment=request.environment,
-        requires=required_modules(source)
+        requires=required_modules(*begin, read)
         if source is not None and runs_under(request.python, command_line)
         else (),
         timeout_s=None if request.timeout is None else seconds("--timeout", request.timeout),
@@ -112,6 +130,53 @@ def job_spec(
         **fields,
     )
     return spec, (*start.notices, *fit.notices)
+
+
+def with_full_paths(given: Mapping[str, Any], sources: Sequence[Path], access: Access) -> dict[str, Any]:
+    """Return the options with full paths of requirements, conda files and folders of wheels; each that was
+    relative becomes a note of ``access``.
+
+    A relative path starts at one of ``sources``, the folders of the job's code and file, or at the current
+    folder. Raise :class:`~launch.errors.InputError` for one that leads nowhere, or to files that differ.
+    """
+    full = dict(given)
+    for name in ("requirements", "conda"):
+        if given[name] is not None:
+            full[name] = _full_path(f"--{name}", given[name], sources, access)
+    wheels = given[_FIND_LINKS] or ()
+    full[_FIND_LINKS] = [_full_path("--find-links", text, sources, access, "folder") for text in wheels]
+    return full
+
+
+def _full_path(key: str, text: str, sources: Sequence[Path], access: Access, kind: str = "file") -> str:
+    path = Path(os.path.expanduser(text))  # noqa: PTH111  (an unknown ~user stays in the name)
+    if path.is_absolute():
+        return str(path)
+    starts = list(dict.fromkeys(_absolute(start) for start in (*sources, Path.cwd())))
+    is_there = os.path.isdir if kind == "folder" else os.path.isfile  # too long a name is none
+    there = [place for place in (_absolute(Path(start, path)) for start in starts) if is_there(place)]
+    if not there:
+        where = ", nor in ".join(starts)
+        raise InputError(key, text, f"there is no such {kind} in {where}", f"give the full path of a {kind}")
+    if other := next((one for one in there[1:] if not _is_same(there[0], one)), None):
+        problem = f"is {there[0]} or {other}, which differ"
+        raise InputError(key, text, problem, "give the full path of the one that you mean")
+    access.notes.append(f"{key} {text}: {there[0]}")
+    return there[0]
+
+
+def _absolute(path: Path) -> str:
+    """Return the full path, without ``..`` unless that leads elsewhere, through a link."""
+    short = os.path.abspath(path)  # noqa: PTH100  (Path.resolve follows links)
+    return short if os.path.realpath(short) == os.path.realpath(path) else str(path.absolute())
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Return whether two paths lead to the same folder, or to files with the same content."""
+    try:
+        return Path(one).samefile(other) or filecmp.cmp(one, other, shallow=False)
+    except OSError:
+        return False
 
 
 def environment_flag(given: Mapping[str, Any], access: Access) -> Environment | NamedEnvironment | None:
@@ -187,12 +252,13 @@ def _line(request: Request, nodes: Sequence[Node], argv: tuple[str, ...], source
     )
 
 
-def _source(root: Path, line: Sequence[str]) -> str | None:
-    """Return the text of the launched script, where it is part of the code."""
+def _scripts(line: Sequence[str], module: str | None) -> list[str]:
+    """Return the paths in the code where the launched script or ``module`` may lie."""
+    if module is not None:
+        path = module.replace(".", "/")
+        return [f"{path}.py", f"{path}/__main__.py"]
     script = next((word for word in line if word.endswith(".py")), None)
-    if script is None or PurePosixPath(script).is_absolute():
-        return None
-    return source_text(root, script)
+    return [] if script is None or PurePosixPath(script).is_absolute() else [script]
 
 
 def _refuse_operators(line: str, launcher: Launcher) -> None:
@@ -219,6 +285,8 @@ def _processes(text: str, nodes: Sequence[Node]) -> int:
     return chosen
 
 
-def _name(argv: Sequence[str]) -> str:
+def _name(argv: Sequence[str], module: str | None) -> str:
+    if module is not None:
+        return module.rpartition(".")[2] or module
     script = next((word for word in argv if word.endswith((".py", ".sh"))), argv[0] if argv else "job")
     return PurePosixPath(script).stem

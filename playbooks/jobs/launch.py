@@ -17,6 +17,7 @@ from invoke.tasks import Task
 from launch.data.data_inputs import fill_inputs
 from launch.errors import InputError
 from launch.launchers.base import Launcher
+from launch.launchers.script import module_of, with_python
 from playbooks.check.on_unhealthy import ON_UNHEALTHY_HELP, on_unhealthy_flag, with_healthy_nodes
 from playbooks.cli.access import ACCESS, access_flags
 from playbooks.cli.options import (
@@ -42,6 +43,7 @@ from playbooks.jobs.job_options import (
     found_environment,
     job_spec,
     registries_flag,
+    with_full_paths,
 )
 from playbooks.jobs.submit import Handling, Identity, Load, hand_over, home_of, planned_as
 from playbooks.nodes.choose import choose_free_nodes
@@ -54,9 +56,9 @@ if TYPE_CHECKING:
 __all__ = ["launch_task"]
 
 _HELP = {
-    "line": "script and arguments, in quotes or behind --; paths are relative to what is pushed. $RANK, "
-    "$LOCAL_RANK, $MASTER_ADDR and the launcher's other variables expand in each process; $HOME, * and ~ "
-    "do not",
+    "line": "script and arguments, in quotes or behind --, where it may be -m and a module; paths are "
+    "relative to what is pushed. $RANK, $LOCAL_RANK, $MASTER_ADDR and the launcher's other variables expand "
+    "in each process; $HOME, * and ~ do not",
     "nodes": "names, instance ids, ranges of both: 0-3,node000007; all; any:4 for free ones (default: all)",
     "env": "a variable for every rank: NAME=VALUE, or NAME for its value here; may be repeated",
     "source": "the folder to push (default: the repository around the current folder, else that folder)",
@@ -135,6 +137,9 @@ def _check_first_word(line: str, source: Path, files: Collection[str]) -> None:
         word = (shlex.split(line) or [""])[0]
     except ValueError:  # reported with the whole line, later
         return
+    if word.startswith("-"):
+        remedy = "give a script, a program of the nodes, or -m and a module"
+        raise InputError("script", word, "is an option", remedy)
     path, pushed = source / word, str(PurePosixPath(word))
     places = (path, Path.cwd() / word)
     here = next((one for one in places if os.path.exists(one)), None)  # noqa: PTH110  (too long a name is none)
@@ -159,6 +164,28 @@ def _check_first_word(line: str, source: Path, files: Collection[str]) -> None:
         raise InputError("script", word, "is neither a script nor a program", remedy)
 
 
+def _check_module(line: str, source: Path, files: Collection[str]) -> None:
+    """Refuse a module that a package of the code lacks, and a path in a module's place. Another one may be
+    installed on the nodes."""
+    try:
+        module = module_of(shlex.split(line))
+    except ValueError:  # reported with the whole line, later
+        return
+    if module is None:
+        return
+    name = module.removesuffix(".py").replace("/", ".")
+    path, top = name.replace(".", "/"), name.partition(".")[0]
+    if name != module:
+        raise InputError("-m", module, "is a path, and -m takes a module's name", f"write -m {name}")
+    is_there = any(f"{path}{end}" in files for end in (".py", "/__main__.py"))
+    if is_there or not {f"{top}.py", f"{top}/__init__.py"} & {*files}:
+        return
+    modules = [file[:-3].replace("/", ".") for file in files if file.endswith(".py")]
+    close = difflib.get_close_matches(module, modules, n=1)
+    remedy = f"did you mean {close[0]}?" if close else "name one of the code, and see .gitignore"
+    raise InputError("-m", module, f"is not in the pushed code: {source} has no {path}.py", remedy)
+
+
 def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, Any]) -> None:
     from launch.code.snapshot import plan_data, plan_snapshot
     from playbooks.node_price import saved_price
@@ -170,6 +197,7 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
         for option in launcher.options
     }
     launcher.check_options(options)
+    line = with_python(line, given["python"])
     stack, source = open_from(context, given["stack"]), source_folder(given["source"])
     dry_run = given["dry_run"]
     handling = Handling(
@@ -182,6 +210,7 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
     access = access_flags(given["fill"], given["allow_path"])
     _, real = access.typed("source", source)
     folders = [source, Path.cwd(), stack.project]
+    given = with_full_paths(given, [source], access)
     request = Request(
         line,
         env=given["env"] or (),
@@ -205,6 +234,7 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
     snapshot = plan_snapshot(source, stack.hashes_of(source), key_numbers(stack), real)
     files = {entry.path for entry in snapshot.entries}
     _check_first_word(line, source, files)
+    _check_module(line, source, files)
     home, identity = home_of(inventory.user), Identity()
     price = saved_price(stack, inventory)
     signed = sas_flag(given["sas_file"])

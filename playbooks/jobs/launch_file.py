@@ -8,6 +8,7 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +41,13 @@ from playbooks.cli.task import command, open_from, seconds
 from playbooks.data.job_file_data import choose_job_stage, find_sources, find_uploads, input_places
 from playbooks.data.stack_storage import SAS_HELP, STAGE_HELP, sas_flag, storage_of
 from playbooks.data.staging import Staging
-from playbooks.jobs.job_options import ENVIRONMENT, environment_flag, found_environment, registries_flag
+from playbooks.jobs.job_options import (
+    ENVIRONMENT,
+    environment_flag,
+    found_environment,
+    registries_flag,
+    with_full_paths,
+)
 from playbooks.jobs.submit import Handling, Identity, Load, hand_over, home_of, planned_as, source_text
 from playbooks.nodes.choose import choose_free_nodes, choose_nodes
 from playbooks.nodes.push import key_numbers
@@ -139,7 +146,12 @@ def launch_file(  # noqa: PLR0913, PLR0917
     read = read_job_file(file, set or (), access)  # refuses what is not a path
     folders = [Path(file).expanduser().absolute().parent, Path.cwd(), chosen.project]
     job = with_assets(read, folders, access)
-    given = {"requirements": requirements, "conda": conda, "image": image, "environment": environment}
+    named = {
+        **{"requirements": requirements, "conda": conda, "image": image, "environment": environment},
+        **{"find_links": find_links, "runtime": runtime},
+    }
+    sources = [folder for folder in (job.code, folders[0]) if folder is not None and folder.is_dir()]
+    given = with_full_paths(named, sources, access)
     flags = Flags(
         environment=environment_flag(given, access),
         processes=None if nproc_per_node is None else processes_flag(nproc_per_node),
@@ -158,8 +170,7 @@ def launch_file(  # noqa: PLR0913, PLR0917
     about_unhealthy = on_unhealthy_flag(on_unhealthy) or job.own.on_unhealthy
     wanted, notices = _nodes(job, chosen, inventory, nodes, dry_run=dry_run)
     handling = Handling(detach, json, dry_run, cancel_on_interrupt, registries_flag(registry_token))
-    forms = {"find_links": find_links, "runtime": runtime}
-    runs_in = found_environment(wanted_environment(job, flags), forms, folders, access)
+    runs_in = found_environment(wanted_environment(job, flags), given, folders, access)
     options = launch_options(chosen, inventory, job, flags, runs_in, sas_file, stage)
     load = load_of(chosen, job, access.folders)
     notices = [*access.notes, *notices]
@@ -320,7 +331,7 @@ def _staged(
             nodes=len(nodes),
             identifier=identity.of(name_of(job, flags)),
             home=home,
-            pushed=Pushed(snapshot, files, {**places, **paths}),
+            pushed=Pushed(snapshot, files, {**places, **paths}, partial(source_text, load.code.root)),
             environment=options.environment,
             source=source_text(load.code.root, script) if script in files else None,
             flags=flags,

@@ -78,7 +78,7 @@ def logs(  # noqa: PLR0913, PLR0917
         if follow:
             report_left(state, inventory, cluster, place.remote)
     if follow:
-        end_as(state)
+        end_as(state, printer.error_line)
     elif state.started is None:
         from playbooks.jobs.tables import not_started_text
 

@@ -21,9 +21,13 @@ from playbooks.ssh.fanout import fan_out_hosts
 from playbooks.start import sleep_while_read
 
 if TYPE_CHECKING:
+    from launch.code.failure_hints import PushedCode
+    from launch.environment.environment_spec import Environment
     from playbooks.ssh.connection import Cluster
 
 __all__ = ["EventPrinter", "detached_job_commands", "end_as", "left_by", "left_lines", "report_left"]
+_LACKS = re.compile(rb"(?:\[\w+\]: ?)?(?:ModuleNotFoundError|ImportError|FileNotFoundError): ")
+"""Begins the last line of a traceback; torch puts the rank before it."""
 _LOOK_S = 4.0
 """Limit of the look at what a job left: a silent node may not delay the report of the job's end."""
 
@@ -51,12 +55,16 @@ class EventPrinter:
         self._pattern, self._lines_only, self._to_stderr = pattern, lines_only, to_stderr
         self._merge = Merge() if merge else None
         self._bars = Bars()
+        self.error_line = ""
+        """The last line of a traceback that may name what the job lacked."""
 
     def __call__(self, event: Event) -> None:
         """Print one event, or hold it back until others show whether they are equal."""
         if isinstance(event, Quiet):
             sleep_while_read(0)
         if isinstance(event, LogLine):
+            if _LACKS.match(event.data):
+                self.error_line = event.data.decode("utf-8", "replace")
             is_shown = self._json or self._bars.shows(event)
             if not is_shown or (self._pattern and not matches(event, self._pattern)):
                 return
@@ -88,16 +96,33 @@ class EventPrinter:
         output.log(ranks, nodes, data, stream, to_stderr=self._to_stderr)
 
 
-def end_as(state: JobState) -> None:
-    """End the command as the job ended: print the first failing rank's last lines, raise its failure.
+def end_as(
+    state: JobState,
+    error_line: str = "",
+    code: PushedCode | None = None,
+    environment: Environment | None = None,
+) -> None:
+    """End the command as the job ended: print the first failing rank's last lines and hints at what the job
+    lacked, raise its failure.
 
-    Raises :class:`~launch.errors.JobFailed` unless the job succeeded.
+    ``error_line`` is :attr:`EventPrinter.error_line`; ``code`` and ``environment`` are the job's, where they
+    are known. Raises :class:`~launch.errors.JobFailed` unless the job succeeded.
     """
     failure = state.failure
-    if state.is_terminal and failure is not None and failure.last_lines:
+    last = () if failure is None else failure.last_lines
+    if state.is_terminal and failure is not None and last:
         output.progress(f"last lines of {failure.who}:")
-        for line in failure.last_lines:
+        for line in last:
             output.progress(f"  {line}")
+    if state.state == "FAILED":
+        from launch.code.failure_hints import missing_hints
+        from launch.environment.environment_spec import Bare
+
+        made = None if isinstance(environment, Bare) else environment
+        runs_in = "" if made is None else made.title or "the job file's own"
+        hints = missing_hints([*last, state.reason], code, runs_in)
+        for hint in hints or missing_hints([error_line], code, runs_in):
+            output.progress(hint)
     (state if state.reason else replace(state, reason=_default_reason(state))).check()
 
 

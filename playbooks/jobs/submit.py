@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
@@ -38,6 +39,7 @@ from playbooks.start import OutputFailed
 
 if TYPE_CHECKING:
     from launch.client.events import Event, JobState
+    from launch.code.failure_hints import PushedCode
     from launch.code.snapshot import Snapshot
     from launch.host import Host
     from launch.job.plan import JobPlan
@@ -115,6 +117,14 @@ class Load:
     def snapshots(self) -> tuple[Snapshot, ...]:
         """All of them, the code first."""
         return (self.code, *self.data.values(), *filter(None, (self.tool,)))
+
+    @property
+    def pushed(self) -> PushedCode:
+        """The code, for hints at what a failed job lacked."""
+        from launch.code.failure_hints import PushedCode
+
+        files = frozenset(entry.path for entry in self.code.entries)
+        return PushedCode(self.code.root, files, partial(source_text, self.code.root))
 
     @property
     def notices(self) -> list[str]:
@@ -233,7 +243,8 @@ def _run(
     stages, pushed = Stages(), tuple(snapshot.id for snapshot in load.snapshots)
     with Cluster(inventory, stack.folder) as cluster, attached(detach):
         host = cluster.host(head)
-        printer = handling.on_event or EventPrinter(to_stderr=handling.json)
+        shown = EventPrinter(to_stderr=handling.json)
+        printer = handling.on_event or shown
 
         def on_event(event: Event) -> None:
             if detach.phase == "sent":
@@ -281,7 +292,7 @@ def _run(
         return
     if handling.json:
         output.as_json(state)
-    end_as(state)
+    end_as(state, shown.error_line, load.pushed, planned.spec.environment)
 
 
 def _signed(stack: Stack, planned: JobPlan) -> JobPlan:

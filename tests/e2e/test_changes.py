@@ -35,9 +35,10 @@ def test_a_rehearsal_looks_for_nothing_outside_this_machine(
         for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.server_address[1]}")
         for name in ("NO_PROXY", "no_proxy"):
-            monkeypatch.setenv(name, "127.0.0.1,localhost")
+            monkeypatch.delenv(name, raising=False)
         try:
             cluster.pulumi("preview", "--stack", "rehearsal", "--expect-no-changes")
+            cluster.fab("status", "--stack", "rehearsal")
         finally:
             proxy.shutdown()
     assert requests == []

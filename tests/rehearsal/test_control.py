@@ -27,7 +27,8 @@ def wait_for_end(record: Record) -> None:
         time.sleep(0.02)
 
 
-def test_a_rehearsal_from_start_to_stop(tmp_path: Path) -> None:
+def test_a_rehearsal_from_start_to_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_PROXY", raising=False)
     with pytest.raises(InputError, match=r"fab rehearsal\.start"):
         Folder(tmp_path).environment()
     assert control.stop(tmp_path) == control.Stopped(ran=False)
@@ -42,6 +43,9 @@ def test_a_rehearsal_from_start_to_stop(tmp_path: Path) -> None:
         assert variables["PULUMI_DEBUG_PROVIDERS"] == f"azure-native:{started.record.provider_port}"
         assert variables["PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION"] == "true"
         assert variables["PULUMI_BACKEND_URL"].startswith(f"file://{tmp_path}/.ranklift/rehearsal/backend-")
+        monkeypatch.setenv("no_proxy", "corp.example")
+        for name in ("no_proxy", "NO_PROXY"):
+            assert Folder(tmp_path).environment()[name] == "corp.example,localhost,127.0.0.1"
         url = f"{variables['RANKLIFT_ARM_ENDPOINT']}/subscriptions/{started.record.subscription_id}"
         token = json.loads(Path(variables["RANKLIFT_ARM_TOKEN_FILE"]).read_text())["token"]
         request = urllib.request.Request(

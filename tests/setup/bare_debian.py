@@ -75,7 +75,7 @@ def main(suite: str, *arguments: str) -> int:
         folder = Path(made)
         with bare_debian(suite, bare_archive(suite, folder), folder) as root:
             ran = make_test(root, arguments)
-    print(ran.out)  # noqa: T201
+            print(ran.out, flush=True)  # noqa: T201  before the root is removed, which may fail
     return ran.status
 
 

@@ -2,6 +2,8 @@
 
 import json
 import re
+import socketserver
+import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
+import certifi
 import pytest
 from azure.core.exceptions import ResourceNotFoundError, ServiceRequestError
 
@@ -179,6 +182,57 @@ def test_blobs_of_an_account_are_asked_of_azure_or_of_the_rehearsals_port(tmp_pa
         pytest.raises(InputError, match="the rehearsal has no blobs: Azurite is not installed"),
     ):
         blob_service(url, environment)
+
+
+@pytest.fixture
+def proxied(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
+    """What a proxy, which the shell names for everything, is sent."""
+    requests: list[bytes] = []
+
+    class Proxy(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            requests.append(self.rfile.readline())
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Proxy) as proxy:
+        threading.Thread(target=proxy.serve_forever, args=(0.01,)).start()
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.server_address[1]}")
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        yield requests
+        proxy.shutdown()
+
+
+def test_a_proxy_of_the_shell_gets_no_request_to_the_rehearsal_nor_its_token(
+    tmp_path: Path, proxied: list[bytes]
+) -> None:
+    class Empty(Azure):
+        def __call__(self, url: str, headers: Mapping[str, str]) -> Answer:
+            self.asked.append(headers["Authorization"])
+            return Answer(200, b'{"value": []}')
+
+    azure = Empty()
+    with served(azure) as url:
+        environment = rehearsed(url, tmp_path)
+        list(resource_client("subscription", environment).resources.list())
+        found = clients("subscription", environment)
+        list(found.compute.virtual_machine_scale_sets.list_all())
+        list(found.network.virtual_networks.list_all())
+    assert azure.asked == ["Bearer the operator's token"] * 3
+    assert proxied == []
+
+
+def test_a_proxy_of_the_shell_gets_no_request_for_the_rehearsals_blobs(
+    tmp_path: Path, proxied: list[bytes]
+) -> None:
+    (tmp_path / "c.pem").write_text(Path(certifi.where()).read_text())
+    with (
+        rehearsed_blobs(tmp_path, 1) as environment,
+        blob_service("https://acme.blob.core.windows.net", environment, retry_total=0) as service,
+        pytest.raises(ServiceRequestError, match="Connection refused"),
+    ):
+        list(service.list_containers())
+    assert proxied == []
 
 
 @contextmanager

@@ -32,6 +32,88 @@ def test_frameworks_that_are_imported_whatever_happens(source: str, modules: tup
 
 
 @pytest.mark.parametrize(
+    ("source", "files", "modules"),
+    [
+        ("import net", {"net.py": "import torch"}, ("torch",)),
+        ("from net import Net", {"net.py": "import torch"}, ("torch",)),
+        (
+            "import net.small",
+            {"net/__init__.py": "import numpy", "net/small.py": "import torch"},
+            ("numpy", "torch"),
+        ),
+        ("from net import small", {"net/__init__.py": "", "net/small.py": "import torch"}, ("torch",)),
+        ("from net import small", {"net/__init__.py": "small = 1"}, ()),
+        ("import net.small", {"net/small.py": "import torch"}, ("torch",)),
+        (
+            "import net",
+            {"net/__init__.py": "from .small import x", "net/small.py": "import torch"},
+            ("torch",),
+        ),
+        (
+            "import net",
+            {"net/__init__.py": "from . import small", "net/small.py": "import torch"},
+            ("torch",),
+        ),
+        (
+            "import net.deep.a",
+            {
+                "net/__init__.py": "",
+                "net/deep/__init__.py": "",
+                "net/deep/a.py": "from ..b import c",
+                "net/b.py": "import torch",
+            },
+            ("torch",),
+        ),
+        (
+            "import a",
+            {"a.py": "import b\nimport numpy", "b.py": "import a\nimport torch"},
+            ("numpy", "torch"),
+        ),
+        ("import train", {"train.py": "import torch"}, ()),
+        ("import torch", {"torch.py": "import numpy"}, ("numpy",)),
+        ("import torch.nn", {"torch/nn.py": "import numpy"}, ("torch",)),
+        ("import net, torch", {"net.py": "print 'Python 2'"}, ("torch",)),
+        ("import net", {"net.py": "from ..torch import x\nfrom . import numpy"}, ()),
+        ("import net", {"net.py": "try:\n    import torch\nexcept ImportError:\n    torch = None"}, ()),
+        (
+            "import net",
+            {"net.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch"},
+            (),
+        ),
+        ("try:\n    import net\nexcept ImportError:\n    net = None", {"net.py": "import torch"}, ()),
+        ("from .net import Net", {"net.py": "import torch"}, ()),
+    ],
+)
+@pytest.mark.parametrize("folder", ["", "src/"])
+def test_frameworks_that_modules_of_the_code_import_count_too(
+    source: str, files: dict[str, str], modules: tuple[str, ...], folder: str
+) -> None:
+    code = {f"{folder}{path}": text for path, text in files.items()}
+    assert required_modules(source, f"{folder}train.py", code.get) == modules
+
+
+def test_modules_that_lie_elsewhere_than_beside_the_script_are_not_taken_for_imported_ones() -> None:
+    assert required_modules("import net", "src/train.py", {"net.py": "import torch"}.get) == ()
+
+
+def test_a_large_code_is_followed_as_far_as_a_launch_can_wait_for() -> None:
+    chain = {f"m{number}.py": f"import m{number + 1}" for number in range(10_000)}
+    reads: list[str] = []
+
+    def read(path: str) -> str | None:
+        reads.append(path)
+        return chain.get(path)
+
+    assert required_modules("import m0\nimport torch", "train.py", read) == ("torch",)
+    assert len(reads) < 1000
+    reads.clear()
+    chain = {f"m{number}.py": "#" * (1 << 20) for number in range(100)}
+    imports = "\n".join(f"import m{number}" for number in range(100))
+    assert required_modules(f"{imports}\nimport torch", "train.py", read) == ("torch",)
+    assert len(reads) < 20
+
+
+@pytest.mark.parametrize(
     ("command", "launcher"),
     [
         ("torchrun --nnodes 2 train.py", "torchrun"),

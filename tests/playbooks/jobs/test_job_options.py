@@ -73,6 +73,14 @@ def test_of_another_python_nothing_is_required(code: Path) -> None:
         assert spec(code, line, by("mpi"))[0].requires == ()
 
 
+def test_what_modules_of_the_code_import_is_required_too(code: Path) -> None:
+    (code / "net").mkdir()
+    (code / "net/__init__.py").write_text("from .layers import Layer\n")
+    (code / "net/layers.py").write_text("import torch\n")
+    (code / "run.py").write_text("import net\n")
+    assert spec(code, "run.py", by("pytorch"))[0].requires == ("torch",)
+
+
 def test_a_script_that_starts_the_others_itself_runs_once_a_node_and_that_is_told(code: Path) -> None:
     job, notices = spec(code, "lit.py --num_nodes 3", by("pytorch"))
     assert (job.per_node, job.processes_per_node) == (True, None)

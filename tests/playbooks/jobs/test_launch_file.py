@@ -350,6 +350,15 @@ def test_an_environment_of_the_current_folder_is_found_though_other_code_is_push
     assert "\nruns in    mine: Python 3.11, " in fab("launch.torch", "train.py", *words).stdout
 
 
+def test_what_modules_of_the_code_import_is_required_too(fab: Fab, own: Path) -> None:
+    (own / "src/train.py").write_text("import net\n")
+    (own / "src/net.py").write_text("import torch\n")
+    (own / "job.yml").write_text("command: python train.py\ncode: src\n")
+    assert "\nneeds      torch\n" in fab("launch", "job.yml", "--dry-run").stdout
+    (own / "job.yml").write_text("command: python -m train\ncode: src\n")
+    assert "\nneeds      torch\n" in fab("launch", "job.yml", "--dry-run").stdout
+
+
 def test_an_environment_of_the_project_is_found_by_its_name(fab: Fab, own: Path) -> None:
     folder = own.parent / "ranklift" / "environments"
     folder.mkdir()

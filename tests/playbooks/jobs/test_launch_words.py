@@ -67,6 +67,118 @@ def test_scripts_and_programs_of_the_nodes_are_taken(workplace: Path, line: str)
     assert "script = " not in ran.stderr
 
 
+@pytest.fixture(scope="module")
+def package(workplace: Path) -> Path:
+    """The project with a package, whose modules import torch."""
+    (workplace / "pkg/cli").mkdir(parents=True)
+    for name in ("train", "cli/__init__", "cli/__main__"):
+        (workplace / f"pkg/{name}.py").write_text("")
+    (workplace / "pkg/__init__.py").write_text("import torch\n")
+    return workplace
+
+
+@pytest.mark.parametrize(
+    ("options", "line", "command"),
+    [
+        ([], ["-m", "pkg.train", "--name", "a b"], "python3 -u -m pkg.train --name 'a b'"),
+        ([], ["-mpkg.train"], "python3 -u -m pkg.train"),
+        ([], ["--module", "pkg.cli", "$RANK"], "python3 -u -m pkg.cli '${RANK}'"),
+        (["--python", "/opt/env"], ["-m", "pkg.train"], "python -u -m pkg.train"),
+        (["--per-node"], ["-m", "pkg.train"], "bash -c 'python3 -u -m pkg.train'"),
+        (["--torchrun"], ["-m", "pkg.train", "-m"], " --no-python python3 -u -m pkg.train -m"),
+    ],
+)
+def test_a_module_is_launched_as_torchrun_and_python_take_it(
+    package: Path, options: list[str], line: list[str], command: str
+) -> None:
+    ran = fab(package, "launch.torch", "--dry-run", *options, "--", *line)
+    assert ran.returncode == 0, ran.stderr
+    shown = dict(one.split(None, 1) for one in ran.stdout.split("\n\n")[0].splitlines())
+    assert shown["command"].endswith(command)
+    assert shown["job"].startswith("cli-" if "pkg.cli" in line else "train-")
+    assert shown["needs"] == "torch"
+
+
+@pytest.mark.parametrize("task", ["launch.mpi", "launch.tensorflow"])
+def test_every_launcher_takes_a_module(package: Path, task: str) -> None:
+    ran = fab(package, task, "--dry-run", "--", "-m", "pkg.train")
+    assert "\ncommand    python3 -u -m pkg.train\n" in ran.stdout
+
+
+def test_a_launchers_module_is_known_as_the_launcher(package: Path) -> None:
+    ran = fab(package, "launch.torch", "--dry-run", "--", "-m", "torch.distributed.run", "train.py")
+    assert "one process on each node: torch.distributed.run starts the processes" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            ["--", "-m", "pkg.tain"],
+            "-m = 'pkg.tain': is not in the pushed code: {top} has no pkg/tain.py; did",
+        ),
+        (["--", "python3", "-m", "pkg.tain"], "'pkg.tain': is not in the pushed code"),
+        (
+            ["--", "-m", "pkg/train.py"],
+            "-m = 'pkg/train.py': is a path, and -m takes a module's name; write -m pkg",
+        ),
+        (
+            ["--", "-m", "train.py"],
+            "-m = 'train.py': is a path, and -m takes a module's name; write -m train",
+        ),
+        (
+            ["--", "-m"],
+            "script = '-m': is an option; give a script, a program of the nodes, or -m and a module",
+        ),
+        (["-m", "pkg.train"], "put all of it behind --: fab launch.torch --dry-run -- -m pkg.train\n"),
+        (["-m pkg.train"], "put all of it behind --: fab launch.torch --dry-run -- -m pkg.train\n"),
+        (
+            ["--", "-u", "train.py"],
+            "-- = '-u train.py': begins with an option; put options of fab before --, and",
+        ),
+        (["--", "--nodes", "0", "train.py"], "-- = '--nodes 0 train.py': begins with an option; put"),
+        (["--", "-d"], "-- = '-d': begins with an option; put"),
+        (
+            ["train.py", "--", "--lr", "1"],
+            "put all of it behind --: fab launch.torch --dry-run -- train.py --lr 1\n",
+        ),
+        (
+            ["train.py", "--", "--help"],
+            "put all of it behind --: fab launch.torch --dry-run -- train.py --help\n",
+        ),
+        (
+            ["train.py", "--", "-m", "x"],
+            "put all of it behind --: fab launch.torch --dry-run -- train.py -m x\n",
+        ),
+    ],
+)
+def test_an_option_in_a_scripts_place_is_refused_with_what_to_type(
+    package: Path, words: list[str], expected: str
+) -> None:
+    ran = fab(package, "launch.torch", "--dry-run", *words)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert expected.format(top=package) in ran.stderr
+
+
+def test_a_module_that_is_not_of_the_code_may_be_installed_on_the_nodes(package: Path) -> None:
+    assert fab(package, "launch.torch", "--dry-run", "--", "-m", "trainer.main").returncode == 0
+
+
+@pytest.mark.parametrize("words", [["--help"], ["-h"], ["--help", "x"]])
+def test_a_help_option_behind_two_dashes_prints_help_and_starts_nothing(
+    package: Path, words: list[str]
+) -> None:
+    for task in ("launch.torch", "exec"):
+        ran = fab(package, task, "--", *words)
+        assert ran.returncode == 0
+        assert ran.stdout.startswith(f"Usage: fab {task} ")
+
+
+def test_options_behind_a_script_are_the_scripts(package: Path) -> None:
+    ran = fab(package, "launch.torch", "--dry-run", "--", "train.py", "--help", "-m", "x")
+    assert "\ncommand    python3 -u train.py --help -m x\n" in ran.stdout
+
+
 @pytest.mark.parametrize(
     ("word", "expected"),
     [

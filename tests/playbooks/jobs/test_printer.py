@@ -6,11 +6,13 @@ import json
 import os
 import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from launch.client.events import JobState, LogLine, Quiet, StateChange
+from launch.code.failure_hints import PushedCode
 from launch.errors import JobFailed
 from playbooks.jobs.printer import EventPrinter, end_as
 from playbooks.start import OutputFailed
@@ -34,6 +36,59 @@ def test_an_end_without_a_reason_leaves_no_colon_behind(state: str, reason: str,
         end_as(ended(state, reason))
     assert str(caught.value) == (ran or f"job a-1 {state}: {reason}")
     assert caught.value.exit_status == 130
+
+
+def failed(*last: str, reason: str = "rank 0 on node000000 ended with exit status 1") -> JobState:
+    failure = {"rank": 0, "node": "node000000", "status": 1, "last_lines": list(last)}
+    return JobState.from_dict(
+        sample_state("a-1", state="FAILED", reason=reason, exit_status=1, failure=failure)
+    )
+
+
+NO_TORCH = "ModuleNotFoundError: No module named 'torch'"
+CODE = PushedCode(Path("/none"), ["requirements.txt"], {"requirements.txt": "torch"}.get)
+HINT = "no module torch: requirements.txt lists it; launch with --requirements requirements.txt\n"
+
+
+@pytest.mark.parametrize(
+    ("state", "error_line"),
+    [
+        (failed("Traceback", NO_TORCH), ""),
+        (failed(reason="no rank was started: node000000: python3 has no module torch: name"), ""),
+        (failed("ChildFailedError", "====="), f"[rank0]: {NO_TORCH}"),
+    ],
+)
+def test_a_job_that_lacked_a_module_ends_with_what_helps(
+    capsys: pytest.CaptureFixture[str], state: JobState, error_line: str
+) -> None:
+    with pytest.raises(JobFailed):
+        end_as(state, error_line, CODE)
+    assert capsys.readouterr().err.endswith(HINT)
+
+
+def test_a_job_whose_code_is_not_known_here_ends_with_the_options(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(JobFailed):
+        end_as(failed(NO_TORCH))
+    assert "launch with --requirements FILE or --conda FILE\n" in capsys.readouterr().err
+
+
+def test_the_module_that_a_job_printed_as_missing_is_no_hint_for_another_failure(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(JobFailed):
+        end_as(ended("CANCELLED", "cancel requested"), NO_TORCH, CODE)
+    end_as(ended("SUCCEEDED", ""), NO_TORCH, CODE)
+    assert capsys.readouterr().err == ""
+
+
+def test_the_printer_keeps_the_last_line_that_names_what_a_rank_lacked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown = EventPrinter()
+    for text in ("[rank1]: ModuleNotFoundError: x", NO_TORCH, "a ModuleNotFoundError: was caught", "===="):
+        shown(line(0, text))
+    assert shown.error_line == NO_TORCH
+    assert len(capsys.readouterr().out.splitlines()) == 4
 
 
 def line(rank: int | None, text: str, at: float = 0.0, **changes: Any) -> LogLine:

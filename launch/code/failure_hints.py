@@ -1,0 +1,158 @@
+"""Why a failed job lacked a module or a file that its user has: it was not pushed, or is part of a package
+that only a requirements file of the code names."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+__all__ = ["PushedCode", "missing_hints"]
+
+_MODULE = re.compile(r"(?:ModuleNotFoundError|python[\d.]*): No module named '?([\w.]{1,200})")
+_CHECKED = re.compile(r"has no module (\w{1,200}(?:, \w{1,200})*): ")
+"""In the reason of :func:`launch.remote.node.prepare.missing_modules`."""
+_NAME = re.compile(r"ImportError: cannot import name '(\w{1,200})' from '([\w.]{1,200})'")
+_FILES = (
+    re.compile(r"No such file or directory: '([^']{1,1000})'"),
+    re.compile(r"can't open file '([^']{1,1000})'"),
+    re.compile(r"(?:^|: )([^:']{1,1000}): No such file or directory"),
+)
+_JOBS_COPY = re.compile(r".*/jobs/[^/]+/work/")
+"""Where a job's copy of the code lies on a node."""
+_LISTS = re.compile(
+    r"(?:.*/)?(?:requirements/[^/]+\.(?:txt|in)|[^/]*requirements[^/]*\.(?:txt|in)"
+    r"|[^/]*(?:conda|environment)[^/]*\.ya?ml)"
+)
+"""Paths of requirements and conda files, by their usual names."""
+_MOST_LISTS, _MOST_FOLDERS = 32, 256
+_DEPENDENCIES = re.compile(r"^dependencies:(.*?)(?=^\w|\Z)", re.MULTILINE | re.DOTALL)
+_PACKAGE = re.compile(r"[\s'\"-]*(?:[\w.-]+::)?([A-Za-z0-9][\w.-]*)")
+_OTHER_NAMES = {
+    "PIL": ("pillow",),
+    "cv2": ("opencv-python", "opencv-python-headless"),
+    "skimage": ("scikit-image",),
+    "sklearn": ("scikit-learn",),
+    "torch": ("pytorch",),
+    "yaml": ("pyyaml",),
+}
+"""Packages whose names differ from their module's."""
+
+
+@dataclass(frozen=True, slots=True)
+class PushedCode:
+    """The code of a job: the paths that were pushed from ``root``."""
+
+    root: Path
+    files: Collection[str]
+    read: Callable[[str], str | None]
+    """Returns the text of one of them, None where it cannot be read."""
+
+    def unpushed(self, path: str) -> str | None:
+        """Return a path of the code that exists on this machine alone; None for another one."""
+        path = _JOBS_COPY.sub("", path)
+        parts = PurePosixPath(path).parts
+        if not parts or path.startswith("/") or ".." in parts or not os.path.lexists(self.root / path):
+            return None
+        tidy = "/".join(parts)
+        is_pushed = any(file == tidy or file.startswith(f"{tidy}/") for file in self.files)
+        return None if is_pushed else tidy
+
+    def module(self, name: str) -> Iterator[str]:
+        """Yield the paths where a module of that name may lie: in the folders above Python code."""
+        scripts = (PurePosixPath(file) for file in self.files if file.endswith(".py"))
+        folders = {str(folder) for script in scripts for folder in script.parents}
+        for folder in ("", *sorted(folders - {"."}, key=_nearest)[:_MOST_FOLDERS]):
+            place = PurePosixPath(folder, *name.split("."))
+            yield from (f"{place}.py", f"{place}/__init__.py")
+
+
+def missing_hints(lines: Iterable[str], code: PushedCode | None = None, runs_in: str = "") -> list[str]:
+    """Return what a user can do about modules and files that a job's last ``lines`` name as missing.
+
+    ``code`` is None where it is not known, and ``runs_in`` names the environment that the job had made.
+    """
+    found: list[str | None] = []
+    for line in lines:
+        modules = [*_MODULE.findall(line), *", ".join(_CHECKED.findall(line)).split(", ")]
+        found += [_module_hint(name, code, runs_in) for name in filter(None, modules)]
+        if code is not None:
+            paths = [path for pattern in _FILES for path in pattern.findall(line)]
+            for name, package in _NAME.findall(line):
+                paths += code.module(f"{package}.{name}")
+            found += [_not_pushed(path, code) for path in filter(None, map(code.unpushed, paths))]
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def _not_pushed(path: str, code: PushedCode) -> str:
+    return f"{path} is in {code.root} and was not pushed: see .gitignore and .ranklift-ignore there"
+
+
+def _module_hint(name: str, code: PushedCode | None, runs_in: str) -> str | None:
+    top, dot, _ = name.partition(".")
+    if code is not None:
+        places = (*code.module(name), *code.module(top))
+        if unpushed := next(filter(None, map(code.unpushed, places)), None):
+            return f"no module {name}: {_not_pushed(unpushed, code)}"
+    if dot:
+        return None  # its package is there
+    if code is None:
+        remedy = "name its package in a file, and launch with --requirements FILE or --conda FILE"
+        return f"no module {name}: {remedy}"
+    return f"no module {name}{_package_hint(name, code, runs_in)}"
+
+
+def _package_hint(name: str, code: PushedCode, runs_in: str) -> str:
+    file = _list_with(name, code)
+    if runs_in:
+        where = f"; {file} lists it" if file is not None and PurePosixPath(file).name != runs_in else ""
+        return f" in the job's environment, {runs_in}{where}"
+    if file is not None:
+        option = "--conda" if file.endswith("ml") else "--requirements"
+        return f": {file} lists it; launch with {option} {shlex.quote(file)}"
+    pushed = next((path for path in code.module(name) if path in code.files), None)
+    if pushed is not None:
+        folder = PurePosixPath(pushed.removesuffix("/__init__.py")).parent
+        remedy = f"if that is the one, launch with --env PYTHONPATH={shlex.quote(str(folder))}"
+        return f" on Python's path: {pushed} of the code has its name; {remedy}"
+    remedy = "add its package to one, and launch with --requirements FILE or --conda FILE"
+    return f": no requirements or conda file of the code lists it; {remedy}"
+
+
+def _list_with(module: str, code: PushedCode) -> str | None:
+    """Return the requirements or conda file of the code that names the module's package."""
+    names = {_plain(name) for name in (module, *_OTHER_NAMES.get(module, ()))}
+    lists = sorted((file for file in code.files if _LISTS.fullmatch(file)), key=_nearest)
+    for file in lists[:_MOST_LISTS]:
+        if names & set(_packages(file, code.read(file) or "")):
+            return file
+    return None
+
+
+def _nearest(path: str) -> tuple[int, str]:
+    """Return a path's place in an order by depth."""
+    return path.count("/"), path
+
+
+def _packages(file: str, text: str) -> Iterator[str]:
+    """Yield the names of a requirements or conda file's packages."""
+    items = [line for line in text.splitlines() if not line.startswith("-")]
+    if file.endswith("ml"):
+        items = [
+            item for part in _DEPENDENCIES.findall(text) for item in re.split(r"[\n,\[\]{}]|\bpip:", part)
+        ]
+    for item in items:
+        if found := _PACKAGE.match(item):
+            yield _plain(found[1])
+
+
+def _plain(name: str) -> str:
+    """Return a package's name as package indexes compare it.
+
+    >>> _plain("PyTorch_Lightning")
+    'pytorch-lightning'
+    """
+    return re.sub(r"[-_.]+", "-", name).lower()
