@@ -208,6 +208,8 @@ def _shrinking(
     for line in grouped(reasons_to_leave(chosen, used)):
         output.progress(line)
     agreed = agree_on_nodes("remove", chosen, used, yes=yes) if chosen else {}
+    if time.monotonic() > deadline:
+        raise RetryError(f"`{command}`: --timeout had passed when the answer came; nothing was changed")
     return partial(shrink, stack, wanted, deadline, command, agreed, yes=yes)
 
 

@@ -58,7 +58,7 @@ class Losses:
     """Files that ended jobs left in their working folders and no collect copied since, by job."""
     records: Mapping[str, int] = field(default_factory=dict)
     """Number of ended jobs whose records only this node has, by node. A collect copies a job's records: these
-    alone are told, and not asked about."""
+    alone are listed, and not asked about."""
 
     def __bool__(self) -> bool:
         return bool(self.unended or self.uncollected or self.left or self.unknown or self.storage)

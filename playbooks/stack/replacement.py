@@ -88,7 +88,6 @@ def replace_one(stack: Stack, node: str, way: Way) -> Replaced:
 
     # A node that an earlier try has removed is only in the saved inventory.
     was = stack.saved().nodes if (stack.folder / INVENTORY_FILE).exists() else ()
-    deadline = time.monotonic() + way.limit
     recover(stack)
     outputs = stack.outputs()
     inventory = vm_ops.refresh(stack, outputs)
@@ -99,6 +98,7 @@ def replace_one(stack: Stack, node: str, way: Way) -> Replaced:
         check_image(stack)
     if way.agreed is None and is_there and sick.state != "deleting":
         way = dataclasses.replace(way, agreed=_consent(stack, inventory, sick, way))
+    deadline = time.monotonic() + way.limit  # the user's time at the question does not count
     report = _report(stack, outputs, inventory, sick, yes=way.yes) if way.report and is_there else None
     if not is_there:
         output.progress(f"{sick.name} is removed already: creating the one in its place")
@@ -192,12 +192,14 @@ def _remove(stack: Stack, inventory: Inventory, sick: Node, way: Way, deadline: 
         nonlocal removed, rest
         outputs = stack.outputs()
         current = vm_ops.refresh(stack, outputs)
-        if len(present(current)) != count:  # the update would let Azure choose which nodes go
+        node = next((one for one in current.nodes if one.name == sick.name), None)
+        is_gone = node is None and sick.state != "deleting"
+        if is_gone or len(present(current)) != count:  # the update would let Azure choose which nodes go
+            changed = "removed it" if is_gone else "changed the number of nodes"
             raise RetryError(
-                f"{sick.name} is not replaced: another command changed the number of nodes meanwhile; "
+                f"{sick.name} is not replaced: another command {changed} meanwhile; "
                 "nothing was changed: repeat the command"
             )
-        node = next((one for one in current.nodes if one.name == sick.name), None)
         if node is not None:
             going = node.state == "deleting"
             with (

@@ -169,10 +169,10 @@ class TestConsent:
             before()
             cluster.done.append("update")
 
-        def build(*, yes: bool = False) -> None:
+        def build(*, yes: bool = False, limit_s: float = 60.0) -> None:
             there = Inventory("dev", "size", "place", "me", cluster.nodes)
             stack = Stack("dev", tmp_path, {})
-            converge.build(stack, time.monotonic() + 60, there=there, wanted=3, yes=yes)
+            converge.build(stack, time.monotonic() + limit_s, there=there, wanted=3, yes=yes)
 
         monkeypatch.setattr(converge, "pulumi", pulumi)
         return build
@@ -219,6 +219,16 @@ class TestConsent:
         with pytest.raises(error, match=words):
             build()
         assert cluster.done == []
+
+    def test_an_answer_after_the_time_limit_changes_nothing(
+        self, cluster: Cluster, build: Callable[..., None]
+    ) -> None:
+        cluster.uncollected, cluster.answer = {f"n{i}": ("train-1",) for i in range(4)}, True
+        with pytest.raises(
+            RetryError, match="--timeout had passed when the answer came; nothing was changed"
+        ):
+            build(limit_s=-1.0)
+        assert (len(cluster.questions), cluster.done) == (1, [])
 
     def test_a_node_with_nothing_to_lose_goes_first_and_nobody_is_asked(
         self, cluster: Cluster, build: Callable[..., None], capsys: pytest.CaptureFixture[str]

@@ -327,6 +327,19 @@ def test_where_nodes_came_or_went_before_the_lock_was_had_nothing_is_changed(
     assert "another command changed the number of nodes meanwhile" in capsys.readouterr().err
 
 
+def test_where_another_command_was_quicker_to_replace_it_nothing_is_changed(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refresh(*_: object) -> Inventory:
+        return cluster.inventory([node(0), node(2), node(3)] if cluster.is_locked else cluster.nodes)
+
+    monkeypatch.setattr(vm_ops, "refresh", refresh)
+    with pytest.raises(Exit):
+        cluster.replace("1")
+    assert cluster.done == []
+    assert "node000001 is not replaced: another command removed it meanwhile; " in capsys.readouterr().err
+
+
 def test_what_the_update_after_the_removal_fails_at_does_not_hide_that_the_node_is_gone(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
