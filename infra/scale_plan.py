@@ -13,7 +13,7 @@ from launch.errors import RetryError
 from launch.nodeset import fold
 from launch.numbers import counted
 
-__all__ = ["DEAD", "Drift", "Outcome", "Use", "choose_leaving", "in_the_way", "sort_out"]
+__all__ = ["DEAD", "Drift", "Outcome", "Use", "choose_leaving", "in_the_way", "reasons_to_leave", "sort_out"]
 
 DEAD = frozenset({"failed", "stopped", "deallocated"})
 """States, as an inventory has them, of a VM on which nothing runs."""
@@ -47,6 +47,11 @@ class Use:
         """Whether nothing that runs is lost with the node."""
         return self.dead or not (self.jobs or self.unknown or self.removal)
 
+    @property
+    def has_files(self) -> bool:
+        """Whether ended jobs have files here that no collect copied, as far as their heads know."""
+        return bool(self.uncollected or self.left)
+
     def __str__(self) -> str:
         if self.dead:
             return "it does not run"
@@ -60,11 +65,11 @@ class Use:
 
 
 def choose_leaving(nodes: Sequence[Node], uses: Mapping[str, Use], count: int) -> tuple[Node, ...]:
-    """Return the ``count`` nodes to remove: those that do not run, then drained ones, then other idle ones,
-    each the newest first.
+    """Return the ``count`` nodes to remove: those that do not run, then idle ones without uncollected files,
+    then idle ones with such files.
 
-    Heads with records of jobs come last among the idle ones, and before them nodes with files that were never
-    collected; nodes with a job are never removed.
+    Of these, drained ones come first, then those that are no heads with records of jobs, then the newest;
+    nodes with a job are never removed.
 
     Raises :class:`~launch.errors.RetryError` with the reasons if too few are idle.
     """
@@ -80,13 +85,28 @@ def choose_leaving(nodes: Sequence[Node], uses: Mapping[str, Use], count: int) -
 
 
 def _order(node: Node, use: Use) -> tuple[bool, bool, bool, bool, int]:
-    return (
-        not use.dead,
-        not use.drain,
-        bool(use.records),
-        bool(use.uncollected or use.left),
-        -node.instance_id,
-    )
+    return (not use.dead, use.has_files, not use.drain, bool(use.records), -node.instance_id)
+
+
+def reasons_to_leave(nodes: Sequence[Node], uses: Mapping[str, Use]) -> dict[str, str]:
+    """Return by name why :func:`choose_leaving` has chosen the ``nodes``.
+
+    >>> node = Node("node000003", 3, "10.0.0.7", "192.0.2.1", 50003, 8, "running")
+    >>> reasons_to_leave([node], {"node000003": Use(drain="drained")})
+    {'node000003': 'to be removed: idle, drained, no uncollected files as far as the heads know'}
+    """
+
+    def reason(use: Use) -> str:
+        if use.dead:
+            return "it does not run"
+        files = (
+            "has uncollected files, and no idle node without is left"
+            if use.has_files
+            else "no uncollected files as far as the heads know"
+        )
+        return f"idle, {'drained, ' if use.drain else ''}{files}"
+
+    return {node.name: f"to be removed: {reason(uses[node.name])}" for node in nodes}
 
 
 def in_the_way(busy: Mapping[str, Use]) -> str:

@@ -79,7 +79,7 @@ def merged(parts: Iterable[LeftFiles]) -> LeftFiles | None:
     )
 
 
-def left_words(left: Mapping[str, LeftFiles]) -> list[str]:
+def left_words(left: Mapping[str, LeftFiles | str]) -> list[str]:
     """Return a line for each job that left files, with the command that copies them."""
     return [
         f"job {job} left in its working folders {found}; `fab collect {job} --work` copies them"

@@ -88,6 +88,7 @@ def with_healthy_nodes(
 def _refuse_losses(stack: Stack, inventory: Inventory, nodes: Sequence[Node], found: Sequence[Sick]) -> None:
     """Raise an error where one of the ``found`` nodes must stay, or another of the job's takes no job."""
     from playbooks.nodes.busy import uses
+    from playbooks.stack.losses import losses_with
 
     used = uses(stack, inventory)
     for node in nodes:
@@ -111,6 +112,13 @@ def _refuse_losses(stack: Stack, inventory: Inventory, nodes: Sequence[Node], fo
             replaces = f"`fab replace {sick.node.instance_id}`"
             remedy = f"`fab collect {job} --work`, or give them up with {replaces}"
             raise InputError("--on-unhealthy", "replace", problem, remedy)
+    losses = losses_with([sick.node for sick in found], used)
+    for name, why in losses.unknown.items():
+        problem = f"what is lost with sick nodes is unknown: {name}: {why}"
+        remedy = f"`fab replace {found[0].node.instance_id}` asks whether to give that up"
+        raise InputError("--on-unhealthy", "replace", problem, remedy)
+    for line in losses.lines():
+        output.progress(line)
 
 
 def _shared_rules(found: Sequence[Sick], nodes: int) -> list[str]:

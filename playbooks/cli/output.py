@@ -72,7 +72,8 @@ def result(text: str) -> None:
 
 def ask(question: str) -> bool | None:
     """Return whether the user at the terminal answers yes; None where there is no terminal."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    # Python has no stdin where the command was started with that closed.
+    if sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return None
     with suppress(EOFError):
         return input(for_terminal(f"{question} [y/N] ")).strip().lower() in ("y", "yes")

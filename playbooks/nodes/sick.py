@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from infra.inventory import KNOWN_HOSTS_FILE, Inventory, Node
 from infra.json_records import read_list, read_record
-from launch.errors import GiveUpError, InputError
-from launch.nodeset import fold
+from launch.errors import InputError
 from launch.remote.base.files import replace_file
 from playbooks.project import Stack
 
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Sick",
     "Verdict",
-    "agreed_sick_nodes",
     "examine",
+    "find_sick",
     "keep_measured",
     "read_checked",
     "sick_nodes",
@@ -179,13 +178,9 @@ def sick_nodes(
     return found
 
 
-def agreed_sick_nodes(stack: Stack, *, yes: bool) -> tuple[list[str], list[str]]:
-    """Return the names of the sick nodes, which the user agrees to replace, and of those that nobody could
-    look at; none where there are none.
-
-    Raises as :func:`read_checked`, InputError where nobody can be asked, and
-    :class:`~launch.errors.GiveUpError` where the user does not agree.
-    """
+def find_sick(stack: Stack) -> tuple[Inventory, list[Node], list[str]]:
+    """Return the nodes that exist, the sick ones of them, and the names of those that nobody could look at;
+    print what is wrong with each. Raises as :func:`read_checked`."""
     from playbooks.cli import output
     from playbooks.cli.merged_output import grouped
     from playbooks.nodes import vm_ops
@@ -199,16 +194,9 @@ def agreed_sick_nodes(stack: Stack, *, yes: bool) -> tuple[list[str], list[str]]
         checked = "the last check names no node" if verdicts else "no check was made"
         where = " at the nodes that answer" if silent else ""
         output.progress(f"nothing is replaced: {checked}, and a look finds no error{where}")
-        return [], list(silent)
     for line in grouped({one.node.name: str(one) for one in sick}):
         output.progress(line)
-    names = [one.node.name for one in sick]
-    agreed = yes or output.ask(f"replace {fold(names)}?")
-    if agreed is None:
-        raise InputError("--yes", None, "is not given, and without a terminal nobody can be asked", "give it")
-    if not agreed:
-        raise GiveUpError("nothing was changed")
-    return names, list(silent)
+    return inventory, [one.node for one in sick], list(silent)
 
 
 def _errors(findings: list[Finding] | tuple[Finding, ...]) -> tuple[Finding, ...]:

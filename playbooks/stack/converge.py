@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from infra.inventory import Inventory, Node
-from infra.scale_plan import Drift, Use, choose_leaving
+from infra.scale_plan import Drift, Use, choose_leaving, reasons_to_leave
 from launch.errors import InputError, RetryError
 from launch.nodeset import fold
 from launch.numbers import counted
@@ -26,7 +26,7 @@ from playbooks.pulumi.partial import COUNT, asking_for, nodes_before, scale_set_
 from playbooks.pulumi.pending import find_replacement
 from playbooks.pulumi.recover import recover
 from playbooks.pulumi.run import UpdateFailed, pulumi, retry_while_busy
-from playbooks.stack.losses import name_jobs
+from playbooks.stack.losses import Losses, agree_on_nodes, refuse_more
 from playbooks.stack.preflight import check_image, check_plan
 from playbooks.stack.removal import holder_name, kept_free
 from playbooks.stack.teardown import prepared_replacement
@@ -34,10 +34,8 @@ from playbooks.stack.teardown import prepared_replacement
 if TYPE_CHECKING:
     from infra.preflight.decide import Plan
 
-__all__ = ["build", "leaving", "present", "report_records", "shrink", "under_lock", "wanted_of"]
+__all__ = ["build", "leaving", "present", "shrink", "under_lock", "wanted_of"]
 
-_SHOWN = 8
-"""Jobs whose files are named, of each node."""
 _AFTER_LIMIT_S = 60.0
 """How much longer than the command's own limit nodes are held for a command that cannot release them."""
 
@@ -59,35 +57,41 @@ def present(inventory: Inventory) -> tuple[Node, ...]:
     return tuple(node for node in inventory.nodes if node.state != "deleting")
 
 
-def leaving(stack: Stack, inventory: Inventory, wanted: int, holder: str = "") -> tuple[Node, ...]:
-    """Return the nodes to remove so that ``wanted`` remain; none that reports a job.
+def leaving(
+    stack: Stack, inventory: Inventory, wanted: int, holder: str = ""
+) -> tuple[tuple[Node, ...], Mapping[str, Use]]:
+    """Return the nodes to remove so that ``wanted`` remain, none that reports a job; and what all nodes do.
 
     ``holder`` is as in :func:`~playbooks.nodes.busy.uses`. Raises as
     :func:`~infra.scale_plan.choose_leaving`.
     """
     nodes = present(inventory)
     if len(nodes) <= wanted:
-        return ()
-    return choose_leaving(nodes, uses(stack, inventory, holder), len(nodes) - wanted)
+        return (), {}
+    used = uses(stack, inventory, holder)
+    return choose_leaving(nodes, used, len(nodes) - wanted), used
 
 
-def shrink(stack: Stack, wanted: int, deadline: float, command: str) -> None:
+def shrink(
+    stack: Stack, wanted: int, deadline: float, command: str, agreed: Mapping[str, Losses], *, yes: bool
+) -> None:
     """Remove idle nodes, each by its id, until ``wanted`` are left; never one with a job.
 
     Holds the chosen nodes' slots in the ``command``'s name, so that no job starts there, and checks again
-    that they are idle. Raises :class:`~launch.errors.RetryError` naming the jobs, before anything is removed.
+    that they are idle, and that no more is lost with them than was ``agreed``, unless ``yes``. Raises
+    :class:`~launch.errors.RetryError` naming the jobs, before anything is removed.
     To be called while Pulumi's lock on the stack is held, so that the update is certain to follow.
     """
     outputs = stack.outputs()
     inventory = vm_ops.refresh(stack, outputs)
     holder = holder_name(command)
     limit = seconds_left(deadline)
-    chosen = leaving(stack, inventory, wanted)
+    chosen, _ = leaving(stack, inventory, wanted)
     while chosen:
         with kept_free(stack, inventory, chosen, holder, limit + _AFTER_LIMIT_S) as failed:
             used = uses(stack, inventory, holder)
             if not failed and all(used[node.name].is_idle for node in chosen):
-                report_records(chosen, used)
+                refuse_more("remove", chosen, used, agreed, yes=yes)
                 vm_ops.delete(stack, outputs.scale_set_id, chosen, limit)
                 stay = "stays" if wanted == 1 else "stay"
                 gone = fold(node.name for node in chosen)
@@ -99,7 +103,7 @@ def shrink(stack: Stack, wanted: int, deadline: float, command: str) -> None:
         if time.monotonic() > deadline:
             raise RetryError(f"`{command}`: jobs started on the nodes to be removed; nothing was changed")
         # A job came first: choose others, or remove nothing.
-        chosen = leaving(stack, inventory, wanted, holder)
+        chosen, _ = leaving(stack, inventory, wanted, holder)
     vm_ops.refresh(stack, outputs)
 
 
@@ -112,27 +116,6 @@ def under_lock(stack: Stack, count: int, deadline: float, work: Callable[[], obj
     with asking_for(stack, count) as options:
         words = ["up", "--yes", "--skip-preview", *options, "--stack", stack.name]
         pulumi(stack, words, limit=seconds_left(deadline), before=work)
-
-
-def report_records(chosen: Sequence[Node], used: Mapping[str, Use]) -> None:
-    """Print which records and files of jobs are lost with nodes."""
-    for node in chosen:
-        count = used[node.name].records
-        if count:
-            have = "has" if count == 1 else "have"
-            output.progress(f"{node.name} loses its records of {counted(count, 'job')} that {have} ended")
-    files = {
-        node.name: f"loses files of {name_jobs(used[node.name].uncollected)}, not collected"
-        for node in chosen
-        if used[node.name].uncollected
-    }
-    for line in grouped(files):
-        output.progress(line)
-    for node in chosen:
-        for job, left in used[node.name].left[:_SHOWN]:
-            output.progress(f"{node.name} loses what {job} left in its working folder: {left}")
-        if more := used[node.name].left[_SHOWN:]:
-            output.progress(f"{node.name} loses what {counted(len(more), 'more job')} left there")
 
 
 def build(
@@ -148,9 +131,10 @@ def build(
 
     Checks first whether Azure will grant all of it, and at what price. Where Azure differs from Pulumi's
     state, reports that and has Pulumi refresh. Surplus nodes are removed while Pulumi's lock is held. Where
-    changed settings replace all nodes, asks first, unless ``yes``. After these checks a caller passes the
-    nodes that are ``there``; one that scales passes how many are ``wanted`` instead of the configuration's
-    number. Raises :class:`~launch.errors.RankliftError`; a repeated call continues from there.
+    something is lost with them, or changed settings replace all nodes, asks first, unless ``yes``. After
+    these checks a caller passes the nodes that are ``there``; one that scales passes how many are ``wanted``
+    instead of the configuration's number. Raises :class:`~launch.errors.RankliftError`; a repeated call
+    continues from there.
     """
     is_new = there is None and not stack.exists()
     planned: Plan | None = None
@@ -182,8 +166,8 @@ def build(
                         guid = scale_set_guid(stack)
                         limit = seconds_left(deadline) + _AFTER_LIMIT_S
                         replaced = prepared_replacement(stack, there, cause, limit, yes=yes)
-            if cause is None and drift.surplus and _may_have_jobs(stack, drift.wanted):
-                before = partial(shrink, stack, drift.wanted, deadline, command)
+            if cause is None and drift.surplus:
+                before = _shrinking(stack, drift.wanted, deadline, command, yes=yes)
     with replaced, asking_for(stack, wanted) as options:
         words = ["up", "--yes", *arguments, *options, "--stack", stack.name, *repairs]
 
@@ -207,17 +191,26 @@ def _keep_price(stack: Stack, plan: Plan) -> None:
     save_price(stack, plan.size, plan.location, plan.node_per_hour, spot=plan.spot)
 
 
-def _may_have_jobs(stack: Stack, wanted: int) -> bool:
-    """Return whether nodes may have jobs, which none has in a cluster that was never wholly up.
+def _shrinking(
+    stack: Stack, wanted: int, deadline: float, command: str, *, yes: bool
+) -> Callable[[], None] | None:
+    """Return what removes the surplus nodes, with consent to what is lost with them unless ``yes``; None for
+    a cluster that was never wholly up, whose nodes have nothing.
 
-    Raises :class:`~launch.errors.RetryError`, before Pulumi has begun, when too few are idle.
+    Raises :class:`~launch.errors.RetryError`, before Pulumi has begun, when too few are idle, and as
+    :func:`~playbooks.stack.losses.agree_on_nodes`.
     """
     try:
         outputs = stack.outputs()
     except InputError:
-        return False
-    leaving(stack, vm_ops.refresh(stack, outputs), wanted)
-    return True
+        return None
+    chosen, used = leaving(stack, vm_ops.refresh(stack, outputs), wanted)
+    for line in grouped(reasons_to_leave(chosen, used)):
+        output.progress(line)
+    agreed = agree_on_nodes("remove", chosen, used, yes=yes) if chosen else {}
+    if time.monotonic() > deadline:
+        raise RetryError(f"`{command}`: --timeout had passed when the answer came; nothing was changed")
+    return partial(shrink, stack, wanted, deadline, command, agreed, yes=yes)
 
 
 def _repairing(drift: Drift, there: Inventory | None) -> list[str]:

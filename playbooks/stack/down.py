@@ -55,9 +55,9 @@ def down(
 
     endpoint(chosen.environment)  # refuses another cloud before anything is destroyed
     if chosen.exists():
-        deadline = time.monotonic() + limit
         recover(chosen)
         with output.stdout_to_stderr(when=json), prepared_teardown(chosen, limit, yes=yes):
+            deadline = time.monotonic() + limit  # the user's time at the question does not count
             retry_while_busy(lambda: pulumi(chosen, arguments, limit=seconds_left(deadline)), deadline)
     else:
         output.progress(f"Pulumi has no stack {chosen.name}: {chosen.meant}nothing to destroy")

@@ -1,16 +1,20 @@
-"""What would be lost with nodes: jobs that have not ended, results and files that were never collected."""
+"""What would be lost with nodes: jobs that have not ended, results and files that were never collected.
+
+Whoever deletes nodes lists that first and has consent to it; what comes between consent and deletion was not
+agreed to.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from infra.inventory import Inventory, Node
-from infra.scale_plan import DEAD
+from infra.scale_plan import DEAD, Use
 from launch.client.events import JobState
 from launch.client.left_files import LeftFiles, left_on, left_words, merged
-from launch.errors import InputError, RankliftError
+from launch.errors import InputError, RankliftError, RetryError
 from launch.host import Host
 from launch.nodeset import fold
 from launch.numbers import counted
@@ -22,10 +26,13 @@ from playbooks.ssh.fanout import fan_out_hosts
 
 __all__ = [
     "Losses",
+    "agree_on_nodes",
     "agree_to_lose",
     "agree_to_replace",
+    "consent_steps",
     "find_losses",
-    "name_jobs",
+    "losses_with",
+    "refuse_more",
     "storage_that_goes",
 ]
 
@@ -47,19 +54,25 @@ class Losses:
     """Why a node's jobs and results are unknown, by node."""
     storage: str = ""
     """Name of the storage account that goes with the stack and may hold data, or uploaded results."""
-    left: Mapping[str, LeftFiles] = field(default_factory=dict)
+    left: Mapping[str, LeftFiles | str] = field(default_factory=dict)
     """Files that ended jobs left in their working folders and no collect copied since, by job."""
+    records: Mapping[str, int] = field(default_factory=dict)
+    """Number of ended jobs whose records only this node has, by node. A collect copies a job's records: these
+    alone are listed, and not asked about."""
 
     def __bool__(self) -> bool:
         return bool(self.unended or self.uncollected or self.left or self.unknown or self.storage)
 
     def lines(self) -> Iterator[str]:
         """Yield each loss as text, with the command that saves it."""
+        for name, count in self.records.items():
+            have = "has" if count == 1 else "have"
+            yield f"{name} loses its records of {counted(count, 'job')} that {have} ended"
         for job in self.unended:
             yield f"job {job.job} is {job.state} on {fold(job.nodes)} and ends with its nodes"
         if self.uncollected:
             yield (
-                f"not collected, as far as the heads know: {name_jobs(self.uncollected)}; "
+                f"not collected, as far as the heads know: {_name_jobs(self.uncollected)}; "
                 f"`fab collect {self.uncollected[0]}` copies a job's results"
             )
         yield from left_words(dict(list(self.left.items())[:_SHOWN]))
@@ -93,10 +106,10 @@ class Losses:
         )
 
 
-def name_jobs(jobs: Sequence[str]) -> str:
+def _name_jobs(jobs: Sequence[str]) -> str:
     """Return the ids of the first jobs, and how many more there are.
 
-    >>> name_jobs(["a", "b"]), name_jobs("abcdefghij")
+    >>> _name_jobs(["a", "b"]), _name_jobs("abcdefghij")
     ('a, b', 'a, b, c, d, e, f, g, h and 2 more (`fab jobs`)')
     """
     more = len(jobs) - _SHOWN
@@ -116,6 +129,44 @@ def agree_to_lose(stack: Stack, losses: Losses, *, yes: bool) -> None:
     _agree(
         f"Remove stack {stack.name} anyway?", refused, f"{losses.summary()}; --yes removes it anyway", yes=yes
     )
+
+
+def agree_on_nodes(
+    verb: str,
+    nodes: Sequence[Node],
+    used: Mapping[str, Use],
+    *,
+    yes: bool,
+    ending: bool = False,
+    always: bool = False,
+) -> Mapping[str, Losses]:
+    """Print what would be lost with some nodes, as :func:`losses_with` has it; where that is anything, or
+    ``always``, ask at a terminal whether to ``verb`` (remove or replace) them.
+
+    Returns what was agreed to, by node. Raises as :func:`agree_to_lose`.
+    """
+    losses = losses_with(nodes, used, ending=ending)
+    for line in losses.lines():
+        output.progress(line)
+    if losses or always:
+        names, summary = fold(node.name for node in nodes), losses.summary()
+        are, them = ("is", "it") if len(nodes) == 1 else ("are", "them")
+        why = f"{summary or 'without a terminal nobody can be asked'}; --yes {verb}s {them}"
+        _agree(
+            f"{verb.capitalize()} {names}{f' ({summary})' if summary else ''}?",
+            f"{names} {are} not {verb}d",
+            f"{why} anyway" if summary else why,
+            yes=yes,
+        )
+    return {node.name: losses_with([node], used, ending=ending) for node in nodes}
+
+
+def consent_steps(losses: Losses, *, yes: bool, always: bool = False) -> list[str]:
+    """Return what a dry run shows of :func:`agree_on_nodes`."""
+    lines = list(losses.lines())
+    if (losses or always) and not yes:
+        lines.append("ask first; without a terminal refuse, unless --yes is given")
+    return lines
 
 
 def agree_to_replace(
@@ -145,6 +196,68 @@ def _agree(question: str, refused: str, why: str, *, yes: bool) -> None:
     answer = output.ask(question)
     if not answer:
         raise RankliftError(f"{refused}: {why if answer is None else 'nothing was changed'}")
+
+
+def losses_with(nodes: Sequence[Node], used: Mapping[str, Use], *, ending: bool = False) -> Losses:
+    """Return what would be lost with these nodes, by what all nodes of the cluster are doing.
+
+    With ``ending`` that includes the results of jobs there, which end first. A node that reports nothing may
+    be the head of jobs with results on the others.
+    """
+    names = [node.name for node in nodes]
+    unknown: dict[str, str] = {}
+    for name, use in used.items():
+        why = "it does not run" if use.dead else use.unknown
+        if ending and use.held and name in names and not why:
+            why = f"no head has {', '.join(use.held)}, by which slots are held"
+        if why:
+            unknown[name] = why if name in names else f"{why}; its jobs may have results on {fold(names)}"
+    going = [(name, used[name]) for name in names if name in used]
+    ended = [job for _, use in going for job in use.jobs if ending and job not in use.held]
+    left: dict[str, str] = {}
+    for job, files in (one for _, use in going for one in use.left):
+        left[job] = f"{left[job]}, and {files}" if job in left else files
+    return Losses(
+        uncollected=tuple(dict.fromkeys((*ended, *(job for _, use in going for job in use.uncollected)))),
+        unknown=unknown,
+        left=left,
+        records={name: use.records for name, use in going if use.records},
+    )
+
+
+def refuse_more(
+    verb: str,
+    nodes: Sequence[Node],
+    used: Mapping[str, Use],
+    agreed: Mapping[str, Losses],
+    *,
+    yes: bool,
+    ending: bool = False,
+) -> None:
+    """Raise :class:`~launch.errors.RetryError` where more would be lost with the nodes, as
+    :func:`losses_with` has it, than was ``agreed`` for each; with ``yes`` only print it."""
+    more: dict[str, None] = {}
+    for node in nodes:
+        known = agreed.get(node.name, Losses())
+        if node.name not in known.unknown:  # otherwise whatever may be there was agreed to
+            jobs = {*known.uncollected, *known.left}
+            now = losses_with([node], used, ending=ending)
+            new = replace(
+                now,
+                uncollected=tuple(job for job in now.uncollected if job not in jobs),
+                unknown={name: why for name, why in now.unknown.items() if name not in known.unknown},
+                left={job: files for job, files in now.left.items() if job not in jobs},
+                records={},
+            )
+            more.update(dict.fromkeys(new.lines()))
+    if yes:
+        for line in more:
+            output.progress(line)
+    elif more:
+        are = "is" if len(nodes) == 1 else "are"
+        refused = f"{fold(node.name for node in nodes)} {are} not {verb}d"
+        why = "more would be lost than was agreed to; repeat the command"
+        raise RetryError("\n".join((f"{refused}: {why}", *more)))
 
 
 def find_losses(stack: Stack, inventory: Inventory) -> Losses:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace as replace_fields
 
 from invoke.context import Context
 from invoke.exceptions import Exit
@@ -14,7 +15,7 @@ from playbooks.cli.task import command, open_from
 from playbooks.nodes.choose import choose_node
 from playbooks.project import Stack
 from playbooks.stack.limits import CHANGE, LIMIT_HELP, ready_limit
-from playbooks.stack.replacement import Replaced, Way, replace_one
+from playbooks.stack.replacement import Replaced, Way, refuse_jobs, replace_one
 
 __all__ = ["replace"]
 
@@ -29,7 +30,8 @@ __all__ = ["replace"]
         "report": "before that, report to Azure what was found wrong with its host",
         "reimage": "keep the machine, its name and its address, and install it from the image again",
         "cancel-jobs": "end the jobs on it first",
-        "yes": "do not ask: replace the sick nodes, and those whose report Azure refuses",
+        "yes": "replace nodes without asking, whatever is lost with them, and also where Azure refuses the "
+        "report",
         "timeout": f"{LIMIT_HELP.format(CHANGE)}; of each node",
     },
     iterable=["node"],
@@ -52,9 +54,14 @@ def replace(  # noqa: PLR0913, PLR0917
 
     Removes the node and creates another with another name; with --reimage keeps the machine and installs it
     again, which needs no free capacity in Azure. Either way everything on it is lost; the next push copies
-    code there again. Refused while a job has ranks there, unless the node is dead, and while another command
-    changes the stack. With --report Azure learns what is wrong with the host, which may come again otherwise;
-    if that fails it asks, and without a terminal nothing is replaced unless --yes is given.
+    code there again. Asks first where something would be lost that is nowhere else, as `fab down` does:
+    results that were never collected, files in jobs' working folders, whatever is on a node that does not
+    answer. Without a terminal it refuses then, with exit status 1, unless --yes is given; --dry-run asks the
+    nodes and shows the losses.
+
+    Refused while a job has ranks there, unless the node is dead, and while another command changes the stack.
+    With --report Azure learns what is wrong with the host, which may come again otherwise; if that fails it
+    asks, and without a terminal nothing is replaced unless --yes is given.
     """
     name = _named(node or (), sick=sick)
     if report and reimage:
@@ -78,14 +85,21 @@ def replace(  # noqa: PLR0913, PLR0917
 def _replace_sick(stack: Stack, way: Way, *, json: bool) -> None:
     """Replace the sick nodes, one after the other; what was replaced before an error is a result, too. Raise
     Exit where nobody could look at a node: it may be sick as well."""
-    from playbooks.nodes.sick import agreed_sick_nodes
+    from playbooks.nodes.busy import uses
+    from playbooks.nodes.sick import find_sick
+    from playbooks.stack.losses import agree_on_nodes
 
     done: list[Replaced] = []
     try:
         with output.stdout_to_stderr(when=json):
-            names, silent = agreed_sick_nodes(stack, yes=way.yes)
-            for name in names:
-                done.append(replace_one(stack, name, way))
+            inventory, sick, silent = find_sick(stack)
+            used = uses(stack, inventory) if sick else {}
+            agreed = agree_on_nodes(
+                "replace", sick, used, yes=way.yes, ending=way.cancel_jobs, always=bool(sick)
+            )
+            way = replace_fields(way, agreed=agreed)
+            for node in sick:
+                done.append(replace_one(stack, node.name, way))
                 if not json:
                     output.result(str(done[-1]))
     finally:
@@ -110,12 +124,29 @@ def _named(nodes: Sequence[str], *, sick: bool) -> str:
 
 
 def _steps(stack: Stack, node: str, way: Way) -> list[str]:
+    """Return the steps, and what would be lost by the nodes as they were last read from Azure.
+
+    Raises :class:`~launch.errors.RetryError` naming the jobs that would be in the way of a named node.
+    """
+    from playbooks.nodes.busy import uses
+    from playbooks.nodes.sick import read_checked, sick_nodes
+    from playbooks.stack.losses import consent_steps, losses_with
+
     what = "reimage it" if way.reimage else f"remove it, pulumi up --yes --refresh --stack {stack.name}"
     steps = f"{'report its host to Azure, ' if way.report else ''}{what}, wait until it answers"
-    if node:
-        return [f"{choose_node(stack.saved(), node, 'node').name}: {steps}"]
-    from playbooks.nodes.sick import read_checked, sick_nodes
-
     inventory = stack.saved()
-    found = sick_nodes(inventory, read_checked(stack, time.time()), {})
-    return [*(f"{one.node.name} ({one}): {steps}" for one in found), f"nodes with errors by a look: {steps}"]
+    if node:
+        nodes = [choose_node(inventory, node, "node")]
+        shown = [f"{nodes[0].name}: {steps}"]
+    else:
+        sick = sick_nodes(inventory, read_checked(stack, time.time()), {})
+        nodes = [one.node for one in sick]
+        shown = [
+            *(f"{one.node.name} ({one}): {steps}" for one in sick),
+            f"nodes with errors by a look: {steps}",
+        ]
+    used = uses(stack, inventory) if nodes else {}
+    if node:
+        refuse_jobs(nodes[0], used, cancel_jobs=way.cancel_jobs)
+    losses = losses_with(nodes, used, ending=way.cancel_jobs)
+    return [*consent_steps(losses, yes=way.yes, always=not node), *shown]

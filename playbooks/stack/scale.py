@@ -9,7 +9,6 @@ from invoke.exceptions import Exit
 
 from infra.inventory import Inventory
 from launch.errors import RankliftError
-from launch.nodeset import fold
 from launch.numbers import counted
 from playbooks.cli import options, output
 from playbooks.cli.signals import report_half_done
@@ -25,6 +24,7 @@ __all__ = ["scale"]
     example="fab scale 8",
     help={
         "number": "number of nodes that the cluster is to have",
+        "yes": "remove nodes without asking, whatever is lost with them",
         "timeout": LIMIT_HELP.format(CHANGE),
     },
     positional=["number"],
@@ -34,13 +34,20 @@ def scale(
     number: str,
     stack: str | None = None,
     timeout: str | None = None,
+    yes: bool = False,
     json: bool = False,
     dry_run: bool = False,
 ) -> None:
     """Add nodes to the cluster or remove some; the remaining nodes are not affected.
 
-    Removes idle nodes, the newest first, never one with a job that runs or waits: then nothing is changed and
-    the jobs are named. The stack's configuration has the new number afterwards; where the command fails
+    Removes nodes that do not run, then idle ones whose jobs' files are collected, then other idle ones, each
+    the newest first, and prints why these; never one with a job that runs or waits: then nothing is changed
+    and the jobs are named. Asks first where something would be lost, as `fab down` does: results that were
+    never collected, files in jobs' working folders, whatever is on nodes that do not answer. Without a
+    terminal it refuses then, with exit status 1, unless --yes is given; --dry-run asks the nodes and shows
+    the losses.
+
+    The stack's configuration has the new number afterwards; where the command fails
     before any node was added, it stays as it was.
     """
     from infra.config.schema import parse
@@ -53,15 +60,15 @@ def scale(
     parse({**chosen.settings(), COUNT: str(wanted)})
     setting = ["config", "set", COUNT, str(wanted), "--stack", chosen.name]
     if dry_run:
-        output.steps(_plan(chosen, wanted, setting), json=json)
+        output.steps(_plan(chosen, wanted, setting, yes=yes), json=json)
         return
     with output.stdout_to_stderr(when=json):
-        inventory = _scale(chosen, wanted, setting, time.monotonic() + limit)
+        inventory = _scale(chosen, wanted, setting, time.monotonic() + limit, yes=yes)
     if json:
         output.as_json(inventory)
 
 
-def _scale(stack: Stack, wanted: int, setting: list[str], deadline: float) -> Inventory:
+def _scale(stack: Stack, wanted: int, setting: list[str], deadline: float, *, yes: bool) -> Inventory:
     from playbooks.nodes import vm_ops
     from playbooks.nodes.health import wait_for_nodes
     from playbooks.pulumi.pending import refuse_replacement
@@ -78,7 +85,7 @@ def _scale(stack: Stack, wanted: int, setting: list[str], deadline: float) -> In
     if len(present(there)) < wanted:
         check_plan(stack, wanted)
     try:
-        build(stack, deadline, ["--skip-preview"], there=there, wanted=wanted)
+        build(stack, deadline, ["--skip-preview"], there=there, wanted=wanted, yes=yes)
     except (KeyboardInterrupt, Exit, RankliftError) as error:
         _set_count(stack, wanted, len(present(there)), setting, error)
         raise
@@ -149,18 +156,22 @@ def _set_count(stack: Stack, wanted: int, before: int, setting: list[str], error
     output.progress(f"stack {stack.name}: {asks}{azure}{others}")
 
 
-def _plan(stack: Stack, wanted: int, setting: list[str]) -> list[str]:
-    """Return the equivalent commands."""
-    from playbooks.stack.converge import present
+def _plan(stack: Stack, wanted: int, setting: list[str], *, yes: bool) -> list[str]:
+    """Return the equivalent commands, and for fewer nodes which would go, why these, and what would be lost.
 
-    nodes = present(stack.saved())
-    lines = []
-    if len(nodes) > wanted:
-        lines.append(
-            f"remove {len(nodes) - wanted} idle ones of {fold(node.name for node in nodes)}, the newest first"
-        )
+    That is by the nodes as they were last read from Azure. Raises as
+    :func:`~playbooks.stack.converge.leaving`.
+    """
+    from infra.scale_plan import reasons_to_leave
+    from playbooks.cli.merged_output import grouped
+    from playbooks.stack.converge import leaving
+    from playbooks.stack.losses import consent_steps, losses_with
+
+    chosen, used = leaving(stack, stack.saved(), wanted)
+    losing = consent_steps(losses_with(chosen, used), yes=yes) if chosen else ()
     return [
-        *lines,
+        *grouped(reasons_to_leave(chosen, used)),
+        *losing,
         f"pulumi {' '.join(setting)}",
         f"pulumi up --yes --skip-preview --stack {stack.name}",
         f"fab wait --stack {stack.name}",

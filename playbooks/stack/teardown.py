@@ -56,8 +56,10 @@ def _no_new_job(
     """Keep jobs off the nodes while the block runs; refuse one that has come since the consent to losses."""
     with kept_free(stack, nodes, nodes.nodes, holder_name(command), limit_s):
         if not yes:
-            named = {job.job for job in agreed.unended}
-            came = [job.job for job in find_losses(stack, nodes).unended if job.job not in named]
+            named = {*(job.job for job in agreed.unended), *agreed.uncollected}
+            now = find_losses(stack, nodes)
+            jobs = (*(job.job for job in now.unended), *now.uncollected)
+            came = [job for job in jobs if job not in named]
             if came:
                 raise RetryError(f"not removed: {', '.join(came)} started meanwhile; repeat the command")
         yield

@@ -18,7 +18,8 @@ __all__ = ["up"]
     "up",
     example="fab up --stack dev",
     help={
-        "yes": "replace all nodes without asking, if settings need it, whatever is lost with them",
+        "yes": "remove surplus nodes, and replace all nodes if settings need it, without asking, whatever is "
+        "lost with them",
         "timeout": LIMIT_HELP.format(CHANGE),
     },
 )
@@ -33,9 +34,10 @@ def up(
     """Create or update the cluster, and wait until every node answers.
 
     Runs `pulumi up --yes`, and creates the stack if it does not exist. First repairs what a killed Pulumi
-    left behind, and what was changed or deleted in Azure since. Removes surplus nodes only if they are idle.
-    Where changed settings replace all nodes, it names the settings and what would be lost, and asks first;
-    without a terminal it refuses then, with exit status 1, unless --yes is given.
+    left behind, and what was changed or deleted in Azure since. Removes surplus nodes only if they are idle,
+    and asks first where something would be lost with them, as `fab scale` does. Where changed settings
+    replace all nodes, it names the settings and what would be lost, and asks first; without a terminal it
+    refuses then, with exit status 1, unless --yes is given.
     """
     chosen = open_from(context, stack)
     limit = ready_limit(chosen, timeout, CHANGE)

@@ -264,7 +264,7 @@ def test_a_node_that_does_not_answer_any_more_is_named_and_can_be_replaced(clust
     assert f"waiting for {silent['name']}: no answer" in waiting
     for text in (waiting, error):
         assert f"`fab replace {silent['id']} --stack rehearsal` replaces it" in text
-    cluster.fab("replace", str(silent["id"]))
+    cluster.fab("replace", str(silent["id"]), "--yes")
     assert silent["name"] not in booted(cluster)
     cluster.fab("scale", "2")
 

@@ -92,5 +92,5 @@ def test_a_node_without_infiniband_is_not_ready_gets_no_rank_and_is_named_with_w
         assert "found: mlx5_an0 (Ethernet, 4: ACTIVE); `fab replace` the node" in unseen.err
     found = hcas(cluster.fab("launch.torch", "show.py", "--env", "NCCL_IB_DISABLE=1").out)
     assert found[bare["name"]] == "None"
-    cluster.fab("replace", str(bare["id"]))
+    cluster.fab("replace", str(bare["id"]), "--yes")
     assert "None" not in hcas(cluster.fab("launch.torch", "show.py").out).values()

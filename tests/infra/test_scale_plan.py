@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from infra.inventory import Node
-from infra.scale_plan import Drift, Use, choose_leaving, in_the_way, sort_out
+from infra.scale_plan import Drift, Use, choose_leaving, in_the_way, reasons_to_leave, sort_out
 from launch.errors import RetryError
 
 
@@ -30,18 +30,36 @@ def chosen(uses: dict[int, Use], count: int, size: int = 4) -> list[int]:
         ({3: Use(records=2), 0: Use(("job",))}, 3, [1, 2, 3]),  # records go when nothing else is left
         ({3: Use(uncollected=("a",)), 2: Use(uncollected=("a",))}, 1, [1]),
         ({3: Use(left=(("a", "1 file"),))}, 1, [2]),
-        ({3: Use(uncollected=("a",)), 0: Use(records=1), 1: Use(records=1), 2: Use(records=1)}, 1, [3]),
+        ({3: Use(uncollected=("a",)), 0: Use(records=1), 1: Use(records=1), 2: Use(records=1)}, 1, [2]),
+        ({0: Use(drain="drained", uncollected=("a",))}, 1, [3]),
+        ({n: Use(drain="d" * (n == 1), left=(("a", "1 file"),)) for n in range(4)}, 1, [1]),
         ({0: Use(drain="drained"), 1: Use(drain="drained", records=1)}, 2, [0, 1]),  # nobody misses these
         ({0: Use(drain="drained"), 1: Use(("job",), drain="drained")}, 2, [0, 3]),
         ({3: Use(unknown="no answer")}, 1, [2]),
         ({0: Use(dead=True)}, 1, [0]),  # whoever does not run is missed by nobody
         ({0: Use(("job",), dead=True)}, 2, [0, 3]),
         ({0: Use(records=1, dead=True)}, 1, [0]),
+        ({0: Use(uncollected=("a",), dead=True)}, 1, [0]),  # nobody can collect these as they are
         ({0: Use(records=1), 1: Use(records=1)}, 3, [1, 2, 3]),
     ],
 )
 def test_idle_nodes_go_the_newest_first(uses: dict[int, Use], count: int, expected: list[int]) -> None:
     assert chosen(uses, count) == expected
+
+
+def test_each_node_that_goes_has_a_reason() -> None:
+    doing = {
+        "node000000": Use(dead=True),
+        "node000001": Use(drain="drained"),
+        "node000002": Use(uncollected=("train-1",)),
+        "node000003": Use(),
+    }
+    assert list(reasons_to_leave([node(number) for number in range(4)], doing).values()) == [
+        "to be removed: it does not run",
+        "to be removed: idle, drained, no uncollected files as far as the heads know",
+        "to be removed: idle, has uncollected files, and no idle node without is left",
+        "to be removed: idle, no uncollected files as far as the heads know",
+    ]
 
 
 def test_rather_nothing_is_changed_than_a_node_with_a_job_taken() -> None:

@@ -158,6 +158,30 @@ def test_a_node_with_files_in_working_folders_is_not_replaced(monkeypatch: pytes
     assert cluster.replaced == []
 
 
+def test_a_node_is_not_replaced_where_what_is_lost_with_it_is_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Jobs of a head that does not answer may have results on it, and nobody is there to be asked."""
+    cluster = Cluster(monkeypatch, unhealthy=(1,))
+    cluster.uses_of = {"node000003": Use(unknown="no route to host")}
+    why = (
+        "unknown: node000003: no route to host; its jobs may have results on node000001; `fab replace 1` asks"
+    )
+    with pytest.raises(InputError, match=why):
+        cluster.chosen(0, 1)
+    assert cluster.replaced == []
+
+
+def test_records_that_go_with_a_node_are_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = Cluster(monkeypatch, unhealthy=(1,))
+    cluster.uses_of = {"node000001": Use(records=3)}
+    cluster.chosen(0, 1)
+    assert cluster.replaced == ["node000001"]
+    assert "node000001 loses its records of 3 jobs that have ended\n" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("drained", [1, 2])
 def test_no_node_is_replaced_for_a_job_that_has_a_drained_one(
     monkeypatch: pytest.MonkeyPatch, drained: int

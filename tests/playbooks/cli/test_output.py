@@ -167,3 +167,8 @@ def test_progress_of_a_node_is_a_line_each_and_has_an_end(capsys: pytest.Capture
     assert max(map(len, said)) <= 400
     assert said[1].startswith("1 xxx")
     assert said[-1] == "1000 lines of progress were printed; further ones are left out"
+
+
+def test_without_stdin_there_is_nobody_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert output.ask("Remove it?") is None

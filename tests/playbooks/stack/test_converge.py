@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import Mock
@@ -13,6 +13,7 @@ import pytest
 from infra.inventory import Inventory, Node
 from infra.scale_plan import Drift, Use
 from launch.errors import RankliftError, RetryError
+from playbooks.cli import output
 from playbooks.node_price import saved_price
 from playbooks.nodes import vm_ops
 from playbooks.project import Stack
@@ -20,6 +21,7 @@ from playbooks.pulumi.pending import Replacement
 from playbooks.pulumi.run import UpdateFailed
 from playbooks.stack import converge
 from playbooks.stack.converge import build, shrink, wanted_of
+from playbooks.stack.losses import Losses
 
 
 @pytest.mark.parametrize(
@@ -44,7 +46,10 @@ class Cluster:
         self.quicker: dict[str, tuple[str, ...]] = {}
         self.uncollected: dict[str, tuple[str, ...]] = {}
         self.left: dict[str, tuple[tuple[str, str], ...]] = {}
+        self.silent: set[str] = set()
         self.failed: dict[str, str] = {}
+        self.answer: bool | BaseException | None = None
+        self.questions: list[str] = []
         self.held: tuple[str, ...] = ()
         self.done: list[str] = []
         self.nodes = tuple(Node(f"n{i}", i, "", "", 0, 8, "running") for i in range(4))
@@ -53,6 +58,7 @@ class Cluster:
         monkeypatch.setattr(converge, "uses", self.uses)
         monkeypatch.setattr(converge, "kept_free", self.kept_free)
         monkeypatch.setattr(vm_ops, "delete", self.delete)
+        monkeypatch.setattr(output, "ask", self.ask)
 
     def uses(self, _: Stack, inventory: Inventory, holder: str) -> dict[str, Use]:
         jobs, files = self.jobs, self.uncollected
@@ -61,9 +67,17 @@ class Cluster:
                 jobs.get(node.name, ()),
                 uncollected=files.get(node.name, ()),
                 left=self.left.get(node.name, ()),
+                unknown="no route to host" if node.name in self.silent else "",
             )
             for node in inventory.nodes
         }
+
+    def ask(self, question: str) -> bool | None:
+        assert not self.held, "no command waits for an answer while it keeps jobs off nodes"
+        self.questions.append(question)
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
 
     @contextmanager
     def kept_free(
@@ -82,8 +96,9 @@ class Cluster:
         assert self.held == tuple(node.name for node in nodes), "a job may come to them"
         self.done.append(f"delete {' '.join(self.held)}")
 
-    def shrink(self) -> None:
-        shrink(Stack("dev", Path(), {}), 3, time.monotonic() + 60, "fab scale 3")
+    def shrink(self, agreed: Mapping[str, Losses] | None = None, *, yes: bool = False) -> None:
+        deadline = time.monotonic() + 60
+        shrink(Stack("dev", Path(), {}), 3, deadline, "fab scale 3", agreed or {}, yes=yes)
 
 
 @pytest.fixture
@@ -96,22 +111,29 @@ def test_nodes_are_held_before_they_are_asked_and_until_they_are_gone(cluster: C
     assert cluster.done == ["hold n3", "delete n3"]
 
 
-def test_jobs_with_files_on_a_node_that_were_not_collected_are_named(
+def test_no_more_is_lost_with_nodes_than_was_agreed_to(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.uncollected = {f"n{i}": ("train-1", "train-2") for i in range(4)}
-    cluster.shrink()
-    assert "n3: loses files of train-1, train-2, not collected\n" in capsys.readouterr().err
+    with pytest.raises(RetryError) as caught:
+        cluster.shrink({"n3": Losses(uncollected=("train-1",))})
+    assert str(caught.value) == (
+        "n3 is not removed: more would be lost than was agreed to; repeat the command\n"
+        "not collected, as far as the heads know: train-2; `fab collect train-2` copies a job's results"
+    )
+    assert cluster.done == ["hold n3"]
+    cluster.shrink(yes=True)
+    assert "not collected, as far as the heads know: train-1, train-2; " in capsys.readouterr().err
+    cluster.shrink({"n3": Losses(uncollected=("train-2", "train-1"))})
+    assert cluster.done[1:] == ["hold n3", "delete n3"] * 2
 
 
-def test_files_left_in_working_folders_are_named(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cluster.left = {f"n{i}": tuple((f"t-{n}", f"{n} files") for n in range(10)) for i in range(4)}
-    cluster.shrink()
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("n3 loses")]
-    assert lines[1] == "n3 loses what t-1 left in its working folder: 1 files"
-    assert (len(lines), lines[-1]) == (9, "n3 loses what 2 more jobs left there")
+def test_what_was_agreed_to_of_one_node_is_not_of_another(cluster: Cluster) -> None:
+    cluster.uncollected = {f"n{i}": ("train-1",) for i in range(4)}
+    cluster.quicker = {"n3": ("train-2",)}
+    with pytest.raises(RetryError, match="n2 is not removed: more would be lost than was agreed to"):
+        cluster.shrink({"n3": Losses(uncollected=("train-1",))})
+    assert cluster.done == ["hold n3", "hold n2"]
 
 
 def test_where_a_job_was_quicker_another_idle_node_goes(cluster: Cluster) -> None:
@@ -133,6 +155,119 @@ def test_a_node_that_jobs_cannot_be_kept_off_does_not_go(cluster: Cluster) -> No
     with pytest.raises(RetryError, match="nothing was changed: n3: no route to host"):
         cluster.shrink()
     assert cluster.done == ["hold n3"]
+
+
+class TestConsent:
+    """`fab up` and `fab scale` of a cluster with a node too many."""
+
+    @pytest.fixture
+    def build(self, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+        (tmp_path / "Pulumi.dev.yaml").write_text("config:\n  ranklift:nodeCount: 3\n")
+        monkeypatch.setattr(converge, "find_settled_drift", lambda *_: Drift(3, 4, 4))
+
+        def pulumi(*_: object, before: Callable[[], None], **__: object) -> None:
+            before()
+            cluster.done.append("update")
+
+        def build(*, yes: bool = False, limit_s: float = 60.0) -> None:
+            there = Inventory("dev", "size", "place", "me", cluster.nodes)
+            stack = Stack("dev", tmp_path, {})
+            converge.build(stack, time.monotonic() + limit_s, there=there, wanted=3, yes=yes)
+
+        monkeypatch.setattr(converge, "pulumi", pulumi)
+        return build
+
+    def test_the_losses_are_listed_and_asked_about_before_pulumi_begins(
+        self, cluster: Cluster, build: Callable[..., None], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        cluster.uncollected = {f"n{i}": ("train-1", "train-2") for i in range(4)}
+        cluster.left = {"n3": tuple((f"t-{n}", f"{n} files") for n in range(10))}
+        cluster.answer = True
+        build()
+        assert cluster.questions == [
+            "Remove n3 (results of 2 jobs were not collected, files of 10 jobs were left in working folders)?"
+        ]
+        assert cluster.done == ["hold n3", "delete n3", "update"]
+        first, second, third, *_, last, removed = capsys.readouterr().err.splitlines()
+        assert first == "n3: to be removed: idle, has uncollected files, and no idle node without is left"
+        assert second.startswith("not collected, as far as the heads know: train-1, train-2; `fab collect ")
+        assert third.startswith("job t-0 left in its working folders 0 files; `fab collect t-0 --work`")
+        assert (last, removed) == ("2 more left files there (`fab job JOB`)", "removed n3; 3 nodes stay")
+
+    @pytest.mark.parametrize(
+        ("answer", "error", "words"),
+        [
+            (
+                None,
+                RankliftError,
+                "n3 is not removed: results of 1 job were not collected; --yes removes it an",
+            ),
+            (False, RankliftError, "n3 is not removed: nothing was changed"),
+            (KeyboardInterrupt("^C"), KeyboardInterrupt, "C"),
+        ],
+    )
+    def test_without_consent_nothing_is_changed(
+        self,
+        cluster: Cluster,
+        build: Callable[..., None],
+        answer: bool | BaseException | None,
+        error: type[BaseException],
+        words: str,
+    ) -> None:
+        cluster.uncollected = {f"n{i}": ("train-1",) for i in range(4)}
+        cluster.answer = answer
+        with pytest.raises(error, match=words):
+            build()
+        assert cluster.done == []
+
+    def test_an_answer_after_the_time_limit_changes_nothing(
+        self, cluster: Cluster, build: Callable[..., None]
+    ) -> None:
+        cluster.uncollected, cluster.answer = {f"n{i}": ("train-1",) for i in range(4)}, True
+        with pytest.raises(
+            RetryError, match="--timeout had passed when the answer came; nothing was changed"
+        ):
+            build(limit_s=-1.0)
+        assert (len(cluster.questions), cluster.done) == (1, [])
+
+    def test_a_node_with_nothing_to_lose_goes_first_and_nobody_is_asked(
+        self, cluster: Cluster, build: Callable[..., None], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        cluster.uncollected = {"n3": ("train-1",)}
+        build()
+        assert (cluster.questions, cluster.done) == ([], ["hold n2", "delete n2", "update"])
+        why = "n2: to be removed: idle, no uncollected files as far as the heads know\n"
+        assert capsys.readouterr().err == f"{why}removed n2; 3 nodes stay\n"
+
+    def test_a_silent_node_may_be_the_head_of_jobs_with_results_on_those_that_go(
+        self, cluster: Cluster, build: Callable[..., None], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        cluster.silent, cluster.answer = {"n0"}, True
+        build()
+        assert cluster.questions == ["Remove n3 (1 node did not answer)?"]
+        unknown = "n0: its jobs and results are unknown: no route to host; its jobs may have results on n3\n"
+        assert unknown in capsys.readouterr().err
+
+    def test_a_job_that_ended_since_the_question_keeps_its_node(
+        self, cluster: Cluster, build: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def agreed_once_a_job_has_ended(_: str) -> bool:
+            cluster.uncollected = {f"n{i}": ("train-1", "train-2") for i in range(4)}
+            return True
+
+        cluster.uncollected = {f"n{i}": ("train-1",) for i in range(4)}
+        monkeypatch.setattr(output, "ask", agreed_once_a_job_has_ended)
+        with pytest.raises(RetryError, match="more would be lost than was agreed to; repeat the command"):
+            build()
+        assert cluster.done == ["hold n3"]
+
+    def test_yes_is_consent_to_all_of_it_which_is_listed_nevertheless(
+        self, cluster: Cluster, build: Callable[..., None], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        cluster.uncollected = {f"n{i}": ("train-1",) for i in range(4)}
+        build(yes=True)
+        assert (cluster.questions, cluster.done) == ([], ["hold n3", "delete n3", "update"])
+        assert "not collected, as far as the heads know: train-1; " in capsys.readouterr().err
 
 
 class Update:

@@ -262,6 +262,17 @@ class TestGivingUp:
         with pytest.raises(RetryError, match="started meanwhile"), prepared_teardown(DEV, 60, yes=False):
             pytest.fail("it was removed")
 
+    def test_nor_were_the_results_of_one_that_has_ended_since(
+        self, shown: list[Losses], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(teardown, "agree_to_lose", lambda *_, **__: None)
+        shown += [Losses(uncollected=("train-1",)), Losses(uncollected=("train-1", "train-2"))]
+        with (
+            pytest.raises(RetryError, match="not removed: train-2 started meanwhile"),
+            prepared_teardown(DEV, 60, yes=False),
+        ):
+            pytest.fail("it was removed")
+
     def test_nor_was_one_that_came_before_all_nodes_were_replaced(
         self, nodes: Nodes, shown: list[Losses], monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -15,6 +15,7 @@ from invoke.exceptions import Exit
 from infra.inventory import INVENTORY_FILE, Inventory, Node
 from infra.scale_plan import Use
 from launch.errors import RankliftError, RetryError
+from playbooks.cli import output
 from playbooks.jobs import cancel
 from playbooks.nodes import busy, health, push, vm_ops
 from playbooks.project import Stack
@@ -44,11 +45,18 @@ class Cluster:
         self.held: list[str] = []
         self.is_locked = False
         self.jobs: list[tuple[str, ...]] = []
-        """On node 1, whenever it is asked."""
+        """On node 1, whenever it is asked while its slots are held; before that it has the first of them."""
         self.alone: tuple[str, ...] = ()
         """Of them, those that the node's slots alone name."""
         self.uncollected: tuple[str, ...] = ()
         """Of jobs that have ended, on node 1."""
+        self.later: tuple[str, ...] = ()
+        """Jobs that end there, uncollected, between the question and the deletion."""
+        self.silent: set[str] = set()
+        """Nodes that do not answer."""
+        self.answers: list[bool | BaseException] = []
+        """The user's at the terminal; without one there is no terminal."""
+        self.questions: list[str] = []
         self.kept: set[str] = set()
         """Nodes that the last replacement has kept."""
         monkeypatch.setattr(removal, "kept_free", self.kept_free)
@@ -67,6 +75,7 @@ class Cluster:
         monkeypatch.setattr(health, "wait_for_nodes", self.wait)
         monkeypatch.setattr(pending, "refuse_replacement", lambda _: self.check("settings"))
         monkeypatch.setattr(preflight, "check_image", lambda _: self.check("image"))
+        monkeypatch.setattr(output, "ask", self.ask)
 
     @contextmanager
     def kept_free(self, _: Stack, __: Inventory, nodes: list[Node], *___: object) -> Iterator[dict[str, str]]:
@@ -76,14 +85,33 @@ class Cluster:
         finally:
             self.held.pop()
 
-    def uses(self, _: Stack, found: Inventory, __: str) -> dict[str, Use]:
-        assert self.held, "a job may come after this"
-        jobs = {"node000001": self.jobs.pop(0) if self.jobs else ()}
-        left = {"node000001": self.uncollected}
+    def uses(self, _: Stack, found: Inventory, holder: str = "") -> dict[str, Use]:
+        assert bool(self.held) == bool(holder), "a job may come after this"
+        there = self.jobs[0] if self.jobs else ()
+        if self.held and self.jobs:
+            self.jobs.pop(0)
+        jobs = {"node000001": there}
+        left = {"node000001": (*self.uncollected, *(self.later if self.held else ()))}
         return {
-            one.name: Use(jobs.get(one.name, ()), uncollected=left.get(one.name, ()), held=self.alone)
+            one.name: Use(unknown="no route to host")
+            if one.name in self.silent
+            else Use(
+                jobs.get(one.name, ()),
+                uncollected=left.get(one.name, ()),
+                held=self.alone if one.name in jobs else (),
+                dead=one.state == "stopped",
+            )
             for one in found.nodes
         }
+
+    def ask(self, question: str) -> bool | None:
+        assert not self.is_locked, "no command waits for an answer while it holds the stack"
+        assert not self.done, "something was changed before the question"
+        self.questions.append(question)
+        answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
     def ended(self, _: Stack, __: Inventory, job: str, ___: object) -> str:
         self.done.append(f"end {job}")
@@ -120,7 +148,7 @@ class Cluster:
         self.is_locked = False
         self.step("update")
 
-    def build(self, _: Stack, __: float, ___: list[str], *, there: Inventory) -> None:
+    def build(self, _: Stack, __: float, ___: list[str], *, there: Inventory, yes: bool) -> None:
         self.step(f"make beside {len(there.nodes)}")
         self.nodes.append(node(3))
 
@@ -129,8 +157,8 @@ class Cluster:
         self.kept = kept
         return self.inventory(self.nodes)
 
-    def replace(self, text: str, *, reimage: bool = False, cancel_jobs: bool = False) -> None:
-        replacing.replace(Context(), [text], stack="dev", reimage=reimage, cancel_jobs=cancel_jobs)
+    def replace(self, text: str, **options: bool) -> None:
+        replacing.replace(Context(), [text], stack="dev", **options)
 
 
 @pytest.fixture
@@ -145,15 +173,6 @@ def test_a_node_is_replaced(cluster: Cluster, capsys: pytest.CaptureFixture[str]
     assert cluster.kept == {"node000000", "node000002"}
 
 
-@pytest.mark.parametrize("reimage", [False, True])
-def test_jobs_with_files_on_it_that_were_not_collected_are_named(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str], reimage: bool
-) -> None:
-    cluster.uncollected = ("train-1", "train-2")
-    cluster.replace("1", reimage=reimage)
-    assert capsys.readouterr().err.count("node000001: loses files of train-1, train-2, not collected\n") == 1
-
-
 @pytest.mark.parametrize(("reimage", "fresh"), [(False, ["node000003"]), (True, [])])
 def test_what_was_replaced_is_json_alone(
     cluster: Cluster, capsys: pytest.CaptureFixture[str], reimage: bool, fresh: list[str]
@@ -164,7 +183,7 @@ def test_what_was_replaced_is_json_alone(
 
 def test_jobs_that_are_ended_leave_no_room_for_others(cluster: Cluster) -> None:
     cluster.jobs = [("train-1",), ()]
-    cluster.replace("1", cancel_jobs=True)
+    cluster.replace("1", cancel_jobs=True, yes=True)
     assert cluster.done == ["end train-1", "delete 1", "update", "make beside 2", "wait"]
 
 
@@ -173,7 +192,7 @@ def test_a_holder_of_slots_that_no_head_knows_is_not_cancelled_and_does_not_keep
 ) -> None:
     cluster.alone = ("of-others", "a b")
     cluster.jobs = [("train-1", *cluster.alone), cluster.alone]
-    cluster.replace("1", cancel_jobs=True)
+    cluster.replace("1", cancel_jobs=True, yes=True)
     assert cluster.done == ["end train-1", "delete 1", "update", "make beside 2", "wait"]
     said = capsys.readouterr().err
     assert "node000001: of-others holds slots, and no head has it there: it is not cancelled" in said
@@ -194,7 +213,7 @@ def test_without_cancel_jobs_such_a_holder_is_in_the_way(
 def test_a_job_that_comes_before_the_slots_are_held_again_is_not_ended(cluster: Cluster) -> None:
     cluster.jobs = [("train-1",), ("train-2",)]
     with pytest.raises(Exit):
-        cluster.replace("1", cancel_jobs=True)
+        cluster.replace("1", cancel_jobs=True, yes=True)
     assert cluster.done == ["end train-1"]
 
 
@@ -287,12 +306,12 @@ def test_while_another_update_has_the_lock_no_node_goes_and_no_job_is_ended(
     cluster.jobs = [("train-1",), ()]
     cluster.ends["lock"] = InUse("dev", ())
     with pytest.raises(Exit) as caught:
-        cluster.replace("1", cancel_jobs=True)
+        cluster.replace("1", cancel_jobs=True, yes=True)
     assert caught.value.code == 1
     assert cluster.done == []
-    output = capsys.readouterr().err
-    assert output.startswith("error: stack dev: another command is using it")
-    assert "removed" not in output
+    shown = capsys.readouterr().err
+    assert "\nerror: stack dev: another command is using it" in shown
+    assert "removed" not in shown
 
 
 def test_where_nodes_came_or_went_before_the_lock_was_had_nothing_is_changed(
@@ -306,6 +325,19 @@ def test_where_nodes_came_or_went_before_the_lock_was_had_nothing_is_changed(
         cluster.replace("1")
     assert cluster.done == []
     assert "another command changed the number of nodes meanwhile" in capsys.readouterr().err
+
+
+def test_where_another_command_was_quicker_to_replace_it_nothing_is_changed(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refresh(*_: object) -> Inventory:
+        return cluster.inventory([node(0), node(2), node(3)] if cluster.is_locked else cluster.nodes)
+
+    monkeypatch.setattr(vm_ops, "refresh", refresh)
+    with pytest.raises(Exit):
+        cluster.replace("1")
+    assert cluster.done == []
+    assert "node000001 is not replaced: another command removed it meanwhile; " in capsys.readouterr().err
 
 
 def test_what_the_update_after_the_removal_fails_at_does_not_hide_that_the_node_is_gone(

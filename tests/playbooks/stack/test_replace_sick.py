@@ -13,7 +13,6 @@ from invoke.exceptions import Exit
 
 from infra.inventory import Inventory, Node, StackOutputs
 from launch.errors import InputError, NodeUnreachable, RetryError
-from playbooks.cli import output
 from playbooks.nodes import host_report, sick
 from playbooks.nodes.host_report import HostReport, NotReported
 from playbooks.nodes.sick import Sick, Verdict
@@ -27,18 +26,16 @@ SENT = HostReport("/subscriptions/s/providers/Microsoft.Impact/workloadImpacts/i
 
 
 class Examined(Cluster):
-    """A cluster of which ``slow`` nodes are sick by a check, and ``silent`` ones cannot be looked at."""
+    """A cluster of which ``slow`` nodes are sick by a check, and ``unseen`` ones cannot be looked at."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(folder, monkeypatch)
         self.slow: tuple[int, ...] = (0, 1)
-        self.silent: tuple[str, ...] = ()
+        self.unseen: tuple[str, ...] = ()
         self.answer: bool | None = None
-        self.questions: list[str] = []
         self.refusal: NotReported | None = None
         monkeypatch.setattr(sick, "examine", self.examine)
         monkeypatch.setattr(sick, "read_checked", self.checked)
-        monkeypatch.setattr(output, "ask", self.ask)
         monkeypatch.setattr(host_report, "report_host", self.report)
         monkeypatch.setattr(host_report, "compare_hosts", lambda *words: f"{words[3]} not on {words[2]}")
 
@@ -46,7 +43,7 @@ class Examined(Cluster):
         self, _: Stack, __: Inventory, nodes: Sequence[Node], verdicts: dict[str, Verdict]
     ) -> tuple[list[Sick], dict[str, Exception]]:
         found = [Sick(node, SLOW) for node in nodes if node.name in verdicts]
-        names = [node.name for node in nodes if node.name in self.silent]
+        names = [node.name for node in nodes if node.name in self.unseen]
         return found, {name: NodeUnreachable(name, "no route to host") for name in names}
 
     def checked(self, *_: object) -> dict[str, Verdict]:
@@ -80,7 +77,7 @@ class TestSick:
         cluster.slow, cluster.answer = (1,), True
         cluster.run(sick=True)
         assert cluster.done == ["delete 1", "update", "make beside 2", "wait"]
-        assert cluster.questions == ["replace node000001?"]
+        assert cluster.questions == ["Replace node000001?"]
         ran = capsys.readouterr()
         assert ran.out == "node000001 replaced by node000003\n"
         assert f"node000001: {SLOW[0]}\n" in ran.err
@@ -89,7 +86,7 @@ class TestSick:
     def test_a_node_that_nobody_could_look_at_is_named_and_is_no_success(
         self, cluster: Examined, capsys: pytest.CaptureFixture[str], slow: tuple[int, ...]
     ) -> None:
-        cluster.slow, cluster.silent = slow, ("node000002",)
+        cluster.slow, cluster.unseen = slow, ("node000002",)
         with pytest.raises(Exit) as ended:
             cluster.run(sick=True, yes=True)
         ran = capsys.readouterr()
@@ -121,16 +118,44 @@ class TestSick:
         assert [one["node"] for one in json.loads(capsys.readouterr().out)] == ["node000000", "node000001"]
 
     @pytest.mark.parametrize(
-        ("answer", "words"), [(False, "nothing was changed"), (None, "--yes: is not given")]
+        ("answer", "words"),
+        [
+            (False, "error: node[000000-000001] are not replaced: nothing was changed\n"),
+            (
+                None,
+                "error: node[000000-000001] are not replaced: without a terminal nobody can be asked; "
+                "--yes replaces them\n",
+            ),
+        ],
     )
     def test_nothing_is_replaced_unasked(
         self, cluster: Examined, capsys: pytest.CaptureFixture[str], answer: bool | None, words: str
     ) -> None:
         cluster.answer = answer
+        with pytest.raises(Exit) as caught:
+            cluster.run(sick=True)
+        assert (caught.value.code, cluster.done) == (1, [])
+        assert words in capsys.readouterr().err
+
+    def test_what_would_be_lost_with_them_is_in_the_question(
+        self, cluster: Examined, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        cluster.uncollected, cluster.answer = ("train-1", "train-2"), True
+        cluster.run(sick=True)
+        assert cluster.questions == ["Replace node[000000-000001] (results of 2 jobs were not collected)?"], (
+            "once for all of them"
+        )
+        assert [done for done in cluster.done if done.startswith("delete")] == ["delete 0", "delete 1"]
+        assert "not collected, as far as the heads know: train-1, train-2; " in capsys.readouterr().err
+
+    def test_what_came_since_the_question_is_not_deleted_with_them(
+        self, cluster: Examined, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        cluster.later, cluster.answer = ("train-3",), True
         with pytest.raises(Exit):
             cluster.run(sick=True)
-        assert cluster.done == []
-        assert words in capsys.readouterr().err
+        assert [done for done in cluster.done if done.startswith("delete")] == ["delete 0"]
+        assert "node000001 is not replaced: more would be lost than was agreed" in capsys.readouterr().err
 
     def test_where_no_node_is_sick_nothing_is_replaced(
         self, cluster: Examined, capsys: pytest.CaptureFixture[str]
@@ -220,8 +245,11 @@ def test_options_that_exclude_each_other_are_refused(
 def test_a_dry_run_names_the_nodes_of_the_check_and_asks_nobody(
     cluster: Examined, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    cluster.uncollected = ("train-1",)
     cluster.run(sick=True, report=True, dry_run=True)
     shown = capsys.readouterr().out
+    assert "not collected, as far as the heads know: train-1; " in shown
+    assert "ask first; without a terminal refuse, unless --yes is given\n" in shown
     assert f"node000000 ({SLOW[0]}): report its host to Azure, remove it" in shown
     assert "nodes with errors by a look" in shown
     assert (cluster.done, cluster.questions) == ([], [])

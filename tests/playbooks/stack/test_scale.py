@@ -13,7 +13,7 @@ from invoke.exceptions import Exit
 
 from infra.arm.update_errors import Trouble
 from infra.inventory import Inventory, Node
-from infra.scale_plan import Drift
+from infra.scale_plan import Drift, Use
 from launch.errors import RankliftError, RetryError
 from playbooks.nodes import health, vm_ops
 from playbooks.project import Stack
@@ -82,9 +82,9 @@ class Cluster:
     def look(self, _: Stack, wanted: int, __: float) -> Drift:
         return Drift(wanted, self.remembered, self.azure, self.gone)
 
-    def build(self, _: Stack, __: float, ___: list[str], *, there: Inventory, wanted: int) -> None:
+    def build(self, _: Stack, __: float, ___: list[str], *, there: Inventory, wanted: int, yes: bool) -> None:
         assert self.expected is None or self.configured == self.expected, "another command may read it"
-        self.done.append(f"make {wanted} of {len(there.nodes)}")
+        self.done.append(f"make {wanted} of {len(there.nodes)}{', whatever is lost' if yes else ''}")
         self.azure = wanted if self.becomes is None else self.becomes
         if self.fails is not None:
             raise self.fails
@@ -99,8 +99,8 @@ class Cluster:
         assert found is not None
         return int(found[1])
 
-    def scale(self, number: int) -> None:
-        scaling.scale(Context(), str(number), stack="dev")
+    def scale(self, number: int, *, yes: bool = False) -> None:
+        scaling.scale(Context(), str(number), stack="dev", yes=yes)
 
 
 @pytest.fixture
@@ -119,6 +119,22 @@ def test_the_configuration_says_the_new_number_once_it_is_so(cluster: Cluster, w
     cluster.scale(wanted)
     assert cluster.done == [f"make {wanted} of 3", "wait"]
     assert cluster.configured == wanted
+
+
+def test_yes_agrees_to_what_is_lost(cluster: Cluster) -> None:
+    cluster.scale(2, yes=True)
+    assert cluster.done == ["make 2 of 3, whatever is lost", "wait"]
+
+
+@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (RankliftError("not removed"), 1)])
+def test_where_nobody_agrees_to_what_is_lost_the_number_stays(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], error: BaseException, code: int
+) -> None:
+    cluster.fails, cluster.becomes = error, 3
+    with pytest.raises(Exit) as caught:
+        cluster.scale(2)
+    assert (caught.value.code, cluster.configured) == (code, 3)
+    assert "stack dev: configured for 3 nodes as before, Azure has 3\n" in capsys.readouterr().err
 
 
 def test_as_many_as_there_are_is_said_at_once(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
@@ -256,6 +272,28 @@ def test_a_dry_run_as_json_is_a_list_of_steps(
         "pulumi up --yes --skip-preview --stack dev",
         "fab wait --stack dev",
     ]
+
+
+@pytest.mark.parametrize("yes", [False, True])
+def test_a_dry_run_for_fewer_nodes_shows_which_go_why_and_what_is_lost(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], yes: bool
+) -> None:
+    used = {f"n{i}": Use(uncollected=("train-1",) if i else (), records=i) for i in range(3)}
+    monkeypatch.setattr(Stack, "saved", lambda _: inventory(3))
+    monkeypatch.setattr(converge, "uses", lambda *_: used)
+    scaling.scale(Context(), "1", stack="dev", yes=yes, dry_run=True, json=True)
+    asks = [] if yes else ["ask first; without a terminal refuse, unless --yes is given"]
+    assert json.loads(capsys.readouterr().out) == [
+        "n0: to be removed: idle, no uncollected files as far as the heads know",
+        "n2: to be removed: idle, has uncollected files, and no idle node without is left",
+        "n2 loses its records of 2 jobs that have ended",
+        "not collected, as far as the heads know: train-1; `fab collect train-1` copies a job's results",
+        *asks,
+        "pulumi config set ranklift:nodeCount 1 --stack dev",
+        "pulumi up --yes --skip-preview --stack dev",
+        "fab wait --stack dev",
+    ]
+    assert (cluster.done, cluster.configured) == ([], 3)
 
 
 def test_ctrl_c_while_nodes_are_waited_for_says_what_waits_on(

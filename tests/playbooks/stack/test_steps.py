@@ -25,7 +25,6 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("words", "steps"),
     [
         (["up"], ["pulumi up --yes --stack dev", "fab wait --stack dev --timeout "]),
-        (["replace", "node000003"], ["node000003: remove it, pulumi up --yes --refresh --stack dev, wait"]),
         (["down"], ["pulumi destroy --yes --stack dev", ""]),
     ],
 )
@@ -34,3 +33,9 @@ def test_a_dry_run_as_json_is_a_list_of_steps(workplace: Path, words: list[str],
     found = json.loads(ran.stdout)
     assert (ran.returncode, ran.stderr, len(found)) == (0, "", len(steps))
     assert all(line.startswith(step) for line, step in zip(found, steps, strict=True))
+
+
+def test_a_dry_run_of_a_replacement_asks_the_node_as_the_replacement_does(workplace: Path) -> None:
+    ran = fab(workplace, "replace", "node000003", "--yes", "--dry-run", "--json")
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "error: node000003 is not replaced\nnode000003: its use is unknown (" in ran.stderr
