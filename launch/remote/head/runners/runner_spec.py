@@ -65,7 +65,7 @@ def runner_spec(
         "with_identity": int(plan.get("identity", "") != ""),  # None: nobody signed, so no rank starts
         "first": int(first),
         "checks": plan["checks"] if first else {},
-        "network": int(first and promises_infiniband(plan)),
+        "network": int(first and promises_infiniband(plan) and not plan["probe"]["rehearsal"]),
         "health": plan["health"] if first else NOT_CHECKED,
         "ports": sum(1 for one in ranks if one["task"]),
         "first_port": plan["first_port"],
