@@ -8,7 +8,7 @@ from launch.jobfile.environment_reference import NamedEnvironment, read_name
 from launch.jobfile.interpolation import destination
 from launch.jobfile.named_environment import resolve
 from launch.jobfile.parse import read
-from launch.jobfile.schema import Data, JobFile, JobFileError, Output
+from launch.jobfile.schema import Data, JobFile, Output
 from launch.jobfile.to_spec import (
     Flags,
     Made,
@@ -26,7 +26,6 @@ __all__ = [
     "Data",
     "Flags",
     "JobFile",
-    "JobFileError",
     "Made",
     "NamedEnvironment",
     "Output",
