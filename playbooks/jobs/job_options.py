@@ -34,7 +34,8 @@ ENVIRONMENT = {
     "environment": "an environment by name: environments/NAME.yml, or Microsoft's; bare: the nodes alone",
     _FIND_LINKS: "a folder of wheels on this machine, which is sent along; may be repeated",
     "runtime": "what starts containers: docker, enroot or charliecloud (default: the first there is)",
-    "registry_token": "a file with the image's registry's USER:PASSWORD or token, or Docker's config.json",
+    "registry_token": "FILE, or HOST=FILE for that registry alone: Docker's config.json, or USER:PASSWORD or "
+    "a token, which without HOST is for --image",
 }
 """Options of every launch for what the ranks run in, with their help; of :data:`_ONE`, one is given."""
 _ONE = ("requirements", "conda", "image", "environment")
@@ -162,13 +163,29 @@ def found_environment(
     return with_runtime(found, given["runtime"])
 
 
-def registries_flag(path: str | None) -> Mapping[str, dict[str, str]]:
-    """Return the credentials in ``--registry-token``'s file. Raise :class:`~launch.errors.InputError`."""
-    if path is None:
-        return {}
-    from launch.environment.registry_secrets import read_registry_secrets
+def registries_flag(
+    given: str | None, environment: Environment | None, image: str | None, access: Access, *, dry_run: bool
+) -> Mapping[str, dict[str, str]]:
+    """Return the credentials of ``--registry-token`` that the environment's head gets, by registry.
 
-    return read_registry_secrets(Path(path).expanduser())
+    One without the name of its registry is for ``--image``: the user is asked before it goes to a registry
+    that a file names. Raise :class:`~launch.errors.InputError`.
+    """
+    if given is None:
+        return {}
+    from launch.environment.registry_secrets import read_registry_secrets, secrets_for, split_host
+
+    host, file = split_host(given)
+
+    def confirm(registry: str) -> None:
+        if image is None:
+            question = f"A file names an image of {registry}. Send the login in {file} to {registry}?"
+            problem = f"does not name its registry, and a file names an image of {registry}"
+            remedy = f"give --registry-token {registry}={file} if it may go there"
+            refusal = InputError("--registry-token", given, problem, remedy)
+            access.confirm(question, refusal, dry_run=dry_run)
+
+    return secrets_for(environment, read_registry_secrets(Path(file).expanduser(), host), confirm)
 
 
 def _line(request: Request, nodes: Sequence[Node], argv: tuple[str, ...], source: str | None) -> Line:

@@ -157,9 +157,10 @@ def launch_file(  # noqa: PLR0913, PLR0917
     )
     about_unhealthy = on_unhealthy_flag(on_unhealthy) or job.own.on_unhealthy
     wanted, notices = _nodes(job, chosen, inventory, nodes, dry_run=dry_run)
-    handling = Handling(detach, json, dry_run, cancel_on_interrupt, registries_flag(registry_token))
     forms = {"find_links": find_links, "runtime": runtime}
     runs_in = found_environment(wanted_environment(job, flags), forms, folders, access)
+    registries = registries_flag(registry_token, runs_in, image, access, dry_run=dry_run)
+    handling = Handling(detach, json, dry_run, cancel_on_interrupt, registries)
     options = launch_options(chosen, inventory, job, flags, runs_in, sas_file, stage)
     load = load_of(chosen, job, access.folders)
     notices = [*access.notes, *notices]
