@@ -360,7 +360,7 @@ def load_of(stack: Stack, job: JobFile, allowed: tuple[Path, ...]) -> Load:
             raise job.located(error, "code") from None
     data = {}
     for name, value in job.inputs.items():
-        if isinstance(value, Data) and value.local is not None:
+        if isinstance(value, Data) and value.local is not None and value.local not in data:
             try:
                 data[value.local] = plan_data(
                     value.local, stack.hashes_of(value.local), keys, allowed, value.real

@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 from infra.inventory import INVENTORY_FILE, Inventory, Node
+from launch.access import Access
+from playbooks.jobs.launch_file import load_of, read_job_file
 from playbooks.jobs.submit import source_text
+from playbooks.project import Stack
 from tests.playbooks.typed import FAB, ROOT, fab, write_project
 
 SECRET = "value-of-the-token"
@@ -223,6 +226,24 @@ def test_data_put_refuses_links_that_leave_the_folder(own: Path) -> None:
     assert f"is a link that leaves the folder, to {own.parent}/private" in ran.stderr
     ran = run(own, "data.put", "data", address, "--allow-path", "../private")
     assert ran.returncode == 0, ran.stderr
+
+
+def test_a_folder_that_many_inputs_name_is_read_once(own: Path) -> None:
+    (own / "data").mkdir()
+    (own / "data/a").write_text("a")
+    paths = ("data", "./data", "environments/../data")
+    inputs = "".join(f"  x{n}: {{path: {path}}}\n" for n, path in enumerate(paths))
+    (own / "job.yml").write_text(f"command: hostname\ninputs:\n{inputs}")
+    read: list[Path] = []
+
+    class Recorded(Stack):
+        def hashes_of(self, source: Path) -> Path:
+            read.append(source)
+            return super().hashes_of(source)
+
+    stack = Recorded("dev", own.parent / "ranklift", {})
+    load = load_of(stack, read_job_file(str(own / "job.yml"), (), Access()), ())
+    assert list(load.data) == read == [own / "data"]
 
 
 @pytest.fixture
