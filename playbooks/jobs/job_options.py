@@ -21,10 +21,18 @@ from playbooks.jobs.submit import source_text
 if TYPE_CHECKING:
     from launch.environment.environment_spec import Environment
     from launch.job.spec import JobSpec
-    from launch.jobfile import NamedEnvironment
+    from launch.jobfile import JobFile, NamedEnvironment
     from launch.launchers.base import Launcher, Line
 
-__all__ = ["ENVIRONMENT", "Request", "environment_flag", "found_environment", "job_spec", "registries_flag"]
+__all__ = [
+    "ENVIRONMENT",
+    "Request",
+    "confirm_identity",
+    "environment_flag",
+    "found_environment",
+    "job_spec",
+    "registries_flag",
+]
 
 _FIND_LINKS = "find_links"
 ENVIRONMENT = {
@@ -186,6 +194,21 @@ def registries_flag(
             access.confirm(question, refusal, dry_run=dry_run)
 
     return secrets_for(environment, read_registry_secrets(Path(file).expanduser(), host), confirm)
+
+
+def confirm_identity(job: JobFile, access: Access, *, dry_run: bool) -> bool:
+    """Return whether the file asks for the nodes' identity, where ``--set`` does or the user agrees at the
+    terminal. Raise :class:`~launch.errors.InputError` without a yes."""
+    from launch.jobfile import identity_refusal
+
+    if job.own.identity and not (place := job.places["ranklift.identity"]).is_typed:
+        question = (
+            f"{place.where} asks for the nodes' identity: the job's ranks, and all else that runs as their "
+            "user meanwhile, may act as it in Azure, and so delete nodes of a stack with idleStopMinutes. "
+            "Sign the job for it?"
+        )
+        access.confirm(question, identity_refusal(job), dry_run=dry_run)
+    return job.own.identity
 
 
 def _line(request: Request, nodes: Sequence[Node], argv: tuple[str, ...], source: str | None) -> Line:

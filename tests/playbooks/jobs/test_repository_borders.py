@@ -301,3 +301,14 @@ def test_the_user_is_asked_at_a_terminal_to_which_registry_a_login_goes(
     shown = answered(images, answer, "launch", "image.yml", "--registry-token", "token")
     assert "Send the login in token to me.azurecr.io.evil.example? [y/N]" in shown
     assert ("does not name its registry" in shown) != goes_on
+
+
+@pytest.mark.parametrize(("answer", "goes_on"), [("y", True), ("n", False), ("", False)])
+def test_the_user_is_asked_at_a_terminal_about_the_nodes_identity(
+    own: Path, answer: str, goes_on: bool
+) -> None:
+    (own / "plain.yml").write_text("command: hostname\nranklift: {identity: true}\n")
+    shown = answered(own, answer, "launch", "plain.yml")
+    assert "plain.yml, line 2 asks for the nodes' identity" in shown
+    assert "Sign the job for it? [y/N]" in shown
+    assert ("is not for a file alone to decide" in shown) != goes_on
