@@ -89,6 +89,16 @@ class Access:
             self.agreed.add(path)
         self._note(f"read from outside of the repository: {path} ({where})")
 
+    def confirm(self, question: str, refusal: InputError, *, dry_run: bool) -> None:
+        """Return if the user agrees at the terminal to what a file asks for, else raise ``refusal``.
+
+        A dry run notes the question in place of asking.
+        """
+        if dry_run:
+            self._note(f"without --dry-run, the terminal asks: {question}")
+        elif not self.ask(question):
+            raise refusal
+
     def _note(self, line: str) -> None:
         if line not in self.notes:
             self.notes.append(line)

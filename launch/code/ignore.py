@@ -25,8 +25,9 @@ from __future__ import annotations
 import os
 import re
 import string
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from launch.errors import InputError
@@ -66,10 +67,12 @@ class Rules:
     levels: tuple[tuple[str, str, tuple[_Rule, ...]], ...] = ()
     """Folders with ignore files: the path from the root, the path to the root where they are above it, and
     their rules, the highest first; each path ends in a slash or is empty."""
+    read: Counter[str] = field(default_factory=Counter, compare=False, repr=False)
+    """Number of all rules read for the tree, in other folders too."""
 
-    def within(self, folder: str, texts: dict[str, bytes], to_root: str = "") -> Rules:
+    def within(self, folder: str, texts: dict[str, bytes], to_root: str = "", at: str = ".") -> Rules:
         """Return the rules below ``folder``, whose ignore files contain ``texts``; below one above the root,
-        from which ``to_root`` leads to it.
+        from which ``to_root`` leads to it. ``at`` is the folder's path on disk.
 
         >>> above = Rules().within("", {".gitignore": b"/src/*.pt\\n*.env\\n"}, "src")
         >>> above.ignored("a.pt", False), above.ignored("deep/a.pt", False), above.ignored("deep/.env", False)
@@ -81,8 +84,12 @@ class Rules:
         )
         for name in IGNORE_FILES:
             if name in texts and not (name == ".gitignore" and ".amlignore" in texts):
-                rules += _read(texts[name])
-        return Rules((*self.levels, (prefix, down, tuple(reversed(rules))))) if rules else self
+                found = _read(texts[name])
+                self.read["rules"] += len(found)
+                if self.read["rules"] > _MOST:
+                    raise _too_much(f"{at}/{name}", f"brings the rules of all ignore files above {_MOST}")
+                rules += found
+        return Rules((*self.levels, (prefix, down, tuple(reversed(rules)))), self.read) if rules else self
 
     def ignored(self, path: str, is_directory: bool) -> bool:
         """Return whether the entry at ``path`` (from the root, with slashes) is left out."""
@@ -112,9 +119,9 @@ class Rules:
 
 def read_rules(rules: Rules, root: Path, folder: str, names: set[str]) -> Rules:
     """Return :meth:`Rules.within` for a folder on disk that holds ``names``. Raise OSError, and
-    :class:`~launch.errors.InputError` for a file that is too long."""
+    :class:`~launch.errors.InputError` for a file that is too long, or has a rule too many."""
     texts = {name: _text(root / folder / name) for name in IGNORE_FILES if name in names}
-    return rules.within(folder, texts) if texts else rules
+    return rules.within(folder, texts, at=str(root / folder)) if texts else rules
 
 
 def files_above(root: Path) -> tuple[Path, list[Path]]:
@@ -131,7 +138,7 @@ def rules_above(root: Path, files: Sequence[Path]) -> Rules:
     rules = Rules()
     for folder in dict.fromkeys(file.parent for file in files):
         texts = {file.name: _text(file) for file in files if file.parent == folder}
-        rules = rules.within("", texts, str(root.relative_to(folder)))
+        rules = rules.within("", texts, str(root.relative_to(folder)), str(folder))
     return rules
 
 
@@ -139,9 +146,13 @@ def _text(path: Path) -> bytes:
     with path.open("rb") as file:
         text = file.read(_LARGEST + 1)
     if len(text) > _LARGEST:
-        problem = f"is larger than {_LARGEST >> 10} KiB: each file would be compared with all of its lines"
-        raise InputError("source", str(path), problem, "name folders in it in place of files")
+        raise _too_much(str(path), f"is larger than {_LARGEST >> 10} KiB")
     return text
+
+
+def _too_much(path: str, problem: str) -> InputError:
+    why = f"{problem}: each file would be compared with every line"
+    return InputError("source", path, why, "name folders in it in place of files")
 
 
 def _read(text: bytes) -> list[_Rule]:
@@ -185,6 +196,8 @@ _CLASSES = {
 
 _LARGEST = 256 << 10
 """Bytes of an ignore file."""
+_MOST = 50_000
+"""Rules of all ignore files of a tree."""
 _MANY, _INSIDE = "[^/]*", ".*"
 _LONGEST_PATH = 4096
 """Bytes of a path in Linux, its end included; a longer pattern matches none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from launch.environment.environment_spec import BuildEnvironment, Environment, ImageEnvironment
@@ -13,7 +13,7 @@ from launch.errors import InputError
 from launch.remote.environment.dockerfile import bases
 from launch.remote.environment.image_reference import HUB, ImageError, parse_reference
 
-__all__ = ["read_registry_secrets", "secrets_for"]
+__all__ = ["read_registry_secrets", "secrets_for", "split_host"]
 
 Secret = dict[str, str]
 _KEY = "--registry-token"
@@ -25,9 +25,33 @@ authentication, az acr login with --expose-token)."""
 _REMEDY = "give a file with USER:PASSWORD or a token alone, or Docker's config.json with auths"
 
 
-def read_registry_secrets(path: Path) -> Mapping[str, Secret]:
-    """Return the credentials in a file, by registry: all of Docker's config.json, or one, under the empty
-    name. Raise :class:`~launch.errors.InputError`, which shows nothing of the file."""
+def split_host(given: str) -> tuple[str, str]:
+    """Return the registry and the file of ``[HOST=]FILE``, the registry empty where there is none. Raise
+    :class:`~launch.errors.InputError`.
+
+    >>> split_host("me.azurecr.io=token"), split_host("index.docker.io=token"), split_host("./a=b")
+    (('me.azurecr.io', 'token'), ('docker.io', 'token'), ('', './a=b'))
+    """
+    host, equals, file = given.partition("=")
+    if not equals or "/" in host:
+        return "", given
+    host = _host(host)
+    try:
+        is_host = parse_reference(f"{host}/image").registry == host
+    except ImageError:
+        is_host = False
+    if not (is_host and file):
+        remedy = f"write HOST=FILE, as in me.azurecr.io=token; or ./{given} for a file of that name"
+        raise InputError(_KEY, given, "does not begin with a registry", remedy)
+    return host, file
+
+
+def read_registry_secrets(path: Path, host: str = "") -> Mapping[str, Secret]:
+    """Return the credentials in a file, by registry: all of Docker's config.json, or one, under the name of
+    ``host``; with it, that one's alone.
+
+    Raise :class:`~launch.errors.InputError`, which shows nothing of the file.
+    """
     try:
         text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -37,7 +61,7 @@ def read_registry_secrets(path: Path) -> Mapping[str, Secret]:
         if not text or "\n" in text:
             raise InputError(_KEY, str(path), "does not have one line", _REMEDY)
         user, colon, password = text.partition(":")
-        return {"": {"username": user, "password": password} if colon else _token(text)}
+        return {host: {"username": user, "password": password} if colon else _token(text)}
     try:
         document = json.loads(text)
         found = {_host(name): _entry(entry) for name, entry in document.get("auths", {}).items()}
@@ -48,30 +72,41 @@ def read_registry_secrets(path: Path) -> Mapping[str, Secret]:
         elsewhere = document.get("credsStore") or ", ".join(document.get("credHelpers") or ())
         why = f"has no credentials: they are with {elsewhere}" if elsewhere else "has no credentials"
         raise InputError(_KEY, str(path), why, _REMEDY)
-    return known
+    if host:
+        _refuse_others(host, known)
+    return {host: known[host]} if host else known
 
 
-def secrets_for(environment: Environment | None, secrets: Mapping[str, Secret]) -> dict[str, Secret]:
+def secrets_for(
+    environment: Environment | None, secrets: Mapping[str, Secret], confirm: Callable[[str], None]
+) -> dict[str, Secret]:
     """Return the credentials that this environment's head gets: those of the registries that it names.
 
-    Raise :class:`~launch.errors.InputError` where there is none for an image, and for a credential without
-    the name of its registry where an image is built.
+    ``confirm`` raises an error where one without the name of its registry must not go to an image's. Raise
+    :class:`~launch.errors.InputError` where there is none for an image, and for one without the name of its
+    registry where an image is built.
     """
     if not secrets:
         return {}
     if isinstance(environment, ImageEnvironment):
         host = parse_reference(environment.reference).registry
-        found = secrets.get(host) or secrets.get("")
-        if found is None:
-            why = f"has no credentials for {host}, only for {', '.join(sorted(secrets))}"
-            raise InputError(_KEY, None, why, f"`docker login {host}` adds them")
-        return {host: found}
+        if "" in secrets:
+            confirm(host)
+            return {host: secrets[""]}
+        _refuse_others(host, secrets)
+        return {host: secrets[host]}
     if not isinstance(environment, BuildEnvironment):
         raise InputError(_KEY, None, "is for container images, and this job runs in none", "leave it out")
     if "" in secrets:
-        remedy = "leave it out, or give Docker's config.json"
+        remedy = "give --registry-token HOST=FILE, or Docker's config.json"
         raise InputError(_KEY, None, "does not name its registry", remedy)
     return {host: secrets[host] for host in sorted(_registries(environment)) if host in secrets}
+
+
+def _refuse_others(host: str, secrets: Mapping[str, Secret]) -> None:
+    if host not in secrets:
+        why = f"has no credentials for {host}, only for {', '.join(sorted(secrets))}"
+        raise InputError(_KEY, None, why, f"`docker login {host}` adds them")
 
 
 def _registries(environment: BuildEnvironment) -> set[str]:

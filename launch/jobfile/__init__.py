@@ -8,11 +8,12 @@ from launch.jobfile.environment_reference import NamedEnvironment, read_name
 from launch.jobfile.interpolation import destination
 from launch.jobfile.named_environment import resolve
 from launch.jobfile.parse import read
-from launch.jobfile.schema import Data, JobFile, JobFileError, Output
+from launch.jobfile.schema import Data, JobFile, Output
 from launch.jobfile.to_spec import (
     Flags,
     Made,
     Pushed,
+    identity_refusal,
     located,
     make,
     name_of,
@@ -26,13 +27,13 @@ __all__ = [
     "Data",
     "Flags",
     "JobFile",
-    "JobFileError",
     "Made",
     "NamedEnvironment",
     "Output",
     "Pushed",
     "destination",
     "find_asset",
+    "identity_refusal",
     "list_assets",
     "located",
     "make",

@@ -77,7 +77,7 @@ def conda_environment(place: Place, scope: Scope) -> PythonEnvironment:
     """Return the environment of a conda file's mapping, which may read what ``scope`` says."""
     reader = Reader()
     entries = place.entries()
-    reader.errors += [entries[key].wrong(*why) for key, why in _REFUSED.items() if key in entries]
+    reader.add(*(entries[key].wrong(*why) for key, why in _REFUSED.items() if key in entries))
     found = reader.block(place, ("name", "channels", "dependencies"), tuple(_REFUSED))
     reader.get(found, "name", values.text, "")
     channels, dependencies = _Channels(), _Dependencies()
@@ -89,7 +89,7 @@ def conda_environment(place: Place, scope: Scope) -> PythonEnvironment:
             if channels.names == ["nodefaults"]:
                 raise found["channels"].wrong("has no channel but nodefaults", "add one, e.g. conda-forge")
     if "dependencies" not in found:
-        reader.errors.append(place.wrong("has no dependencies", "list packages, e.g. - python=3.10"))
+        reader.add(place.wrong("has no dependencies", "list packages, e.g. - python=3.10"))
     else:
         with reader.collecting():
             for item in found["dependencies"].items():

@@ -62,14 +62,12 @@ def read_asset(path: Path, access: Access | None = None, above: Path | None = No
     kind = reader.get(found, "type", lambda one: values.one_of(one, _TYPES), "uri_folder")
     data = None
     if "path" in found:
-        data = reader.get(found, "path", lambda one: read_data(one, kind, scope), None)
+        data = reader.get(found, "path", lambda one: read_data(reader, one, kind, scope), None)
     for key, example in (("name", "iris"), ("path", "azureml://datastores/workspaceblobstore/paths/iris")):
         if key not in found and not reader.errors:
-            reader.errors.append(place.wrong(f"the data asset has no {key}", f"add {key}: {example}"))
+            reader.add(place.wrong(f"the data asset has no {key}", f"add {key}: {example}"))
     if data is not None and isinstance(data.address, AssetName):
-        reader.errors.append(
-            found["path"].wrong("names another asset", "give the address of the data itself")
-        )
+        reader.add(found["path"].wrong("names another asset", "give the address of the data itself"))
     if reader.errors or data is None:
         raise reader.errors[0] if len(reader.errors) == 1 else InputErrors(reader.errors)
     return DataAsset(name, version, data, path)
@@ -135,19 +133,18 @@ def find_asset(
 def with_assets(job: JobFile, folders: Sequence[Path], access: Access | None = None) -> JobFile:
     """Return the job file with what its assets stand for. Raise :class:`~launch.errors.InputError`."""
     inputs: dict[str, str | Data] = dict(job.inputs)
-    errors: list[InputError] = []
+    reader = Reader()
+    found: dict[AssetName, DataAsset] = {}
     for name, data in job.inputs.items():
         if isinstance(data, Data) and isinstance(data.address, AssetName):
             place = job.places[f"inputs.{name}.path"]
-            try:
-                asset = find_asset(data.address, f"{place.where}: {place.key}", folders, access)
-                inputs[name] = _checked(asset, data, job, name)
-            except InputErrors as error:
-                errors += error.errors
-            except InputError as error:
-                errors.append(error)
-    if errors:
-        raise errors[0] if len(errors) == 1 else InputErrors(errors)
+            with reader.collecting():
+                if data.address not in found:
+                    where = f"{place.where}: {place.key}"
+                    found[data.address] = find_asset(data.address, where, folders, access)
+                inputs[name] = _checked(found[data.address], data, job, name)
+    if reader.errors:
+        raise reader.errors[0] if len(reader.errors) == 1 else InputErrors(reader.errors)
     return replace(job, inputs=inputs)
 
 

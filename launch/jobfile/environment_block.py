@@ -65,24 +65,24 @@ def read_mapping(
     """
     before = len(reader.errors)
     entries = reader.entries(place)
-    reader.errors += [entries[key].wrong(*why) for key, why in _REFUSED.items() if key in entries]
+    reader.add(*(entries[key].wrong(*why) for key, why in _REFUSED.items() if key in entries))
     hints = {"requirements": "move the whole environment: under ranklift:, where it may have this key"}
     found = reader.block(place, (*_KEYS, *_REFUSED, *more), (), hints)
     for key in ("$schema", "description", "version"):
         reader.get(found, key, values.written, "")
     name = reader.get(found, "name", values.text, "")
     if reader.get(found, "os_type", values.text, "linux").lower() != "linux":
-        reader.errors.append(found["os_type"].wrong("is not what the nodes run", "write linux, or remove it"))
+        reader.add(found["os_type"].wrong("is not what the nodes run", "write linux, or remove it"))
     reader.entries(found.get("tags"))
     image = reader.get(found, "image", _image, "")
     packages = _packages(reader, found, scope)
     build = None
     given = [key for key in ("image", "conda_file", "requirements", "build") if key in found]
     if not given:
-        reader.errors.append(place.wrong("has no image, conda_file or build", "add one of them"))
+        reader.add(place.wrong("has no image, conda_file or build", "add one of them"))
     elif "build" in given and len(given) > 1:
         remedy = "give one of the two; a Dockerfile can install packages itself"
-        reader.errors.append(found["build"].wrong(f"cannot be combined with {given[0]}", remedy))
+        reader.add(found["build"].wrong(f"cannot be combined with {given[0]}", remedy))
     elif "build" in given:
         build = _build(reader, found["build"], scope)
     if len(reader.errors) > before:
@@ -94,7 +94,7 @@ def read_mapping(
 def _packages(reader: Reader, found: dict[str, Place], scope: Scope) -> PythonEnvironment | None:
     if "conda_file" in found and "requirements" in found:
         remedy = "give one of the two; a conda file can have packages of pip"
-        reader.errors.append(found["requirements"].wrong("cannot be combined with conda_file", remedy))
+        reader.add(found["requirements"].wrong("cannot be combined with conda_file", remedy))
     with reader.collecting():
         if "requirements" in found:
             place = found["requirements"]
@@ -119,7 +119,7 @@ def _build(reader: Reader, place: Place, scope: Scope) -> BuildEnvironment | Non
     found = reader.block(place, ("path", "dockerfile_path"))
     file = reader.get(found, "dockerfile_path", values.text, "Dockerfile")
     if "path" not in found:
-        reader.errors.append(place.wrong("has no path", "add path: with the folder of the Dockerfile"))
+        reader.add(place.wrong("has no path", "add path: with the folder of the Dockerfile"))
         return None
     with reader.collecting():
         at = found["path"]

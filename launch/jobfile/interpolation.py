@@ -26,7 +26,8 @@ __all__ = ["check", "destination", "filled", "values_of"]
 _STRAY = re.compile(r"\{\{.*?\}\}|\{\{|\}\}", re.DOTALL)
 _OPTIONAL = "$[["
 _ALL = 4 << 20
-"""Characters of all inputs together, references replaced; Linux starts no program with half of it."""
+"""Characters of all inputs together, and of all variables, references replaced; Linux starts no program with
+half of it."""
 _DEEPEST = 100
 """Longest chain of inputs that refer to one another."""
 
@@ -34,12 +35,16 @@ _DEEPEST = 100
 def check(job: JobFile) -> None:
     """Raise :class:`~launch.errors.InputError` for undefined names and for circles."""
     known = values_of(job, dict.fromkeys(job.inputs, ""), "")
+    total = 0
     for key, text in (
         ("command", job.command),
         *((f"environment_variables.{k}", v) for k, v in job.env.items()),
     ):
         if key in job.places:
-            filled(text, known, job.places[key])
+            total += len(filled(text, known, job.places[key]))
+            if total > _ALL:
+                problem = f"makes the variables longer than {_ALL >> 20} MiB in all"
+                raise job.places[key].wrong(problem, "put them into files")
 
 
 def values_of(job: JobFile, paths: Mapping[str, str], outputs: str) -> dict[str, str]:

@@ -54,13 +54,13 @@ def _read(named: NamedEnvironment, path: Path, access: Access) -> Environment:
     made = read_mapping(reader, place, scope.at(path.parent), ("requirements",))
     entries = reader.entries(place)
     if "name" not in entries:
-        reader.errors.append(place.wrong("the environment has no name", f"add name: {named.name}"))
+        reader.add(place.wrong("the environment has no name", f"add name: {named.name}"))
     elif entries["name"].text != named.name:
-        reader.errors.append(entries["name"].wrong("differs from the file's name", f"write {named.name}"))
+        reader.add(entries["name"].wrong("differs from the file's name", f"write {named.name}"))
     there = values.written(entries["version"]) if "version" in entries else ""
     if named.version and named.version != there:
         holds = f"version {there}" if there else "no version"
-        reader.errors.append(
+        reader.add(
             named.wrong(
                 f"{path} has {holds}",
                 f"use azureml:{named.name}@latest, or that file of version {named.version}",

@@ -9,14 +9,14 @@ from pathlib import Path
 from launch.access import Access, Scope
 from launch.data.data_address import is_address
 from launch.durations import LONGEST_S
-from launch.errors import InputError
+from launch.errors import InputError, InputErrors
 from launch.expressions import MARK
 from launch.job.spec import LONGEST
 from launch.jobfile import values
 from launch.jobfile.environment_block import read_environment
 from launch.jobfile.fields import Reader
 from launch.jobfile.interpolation import check
-from launch.jobfile.schema import JobFile, JobFileError, Own
+from launch.jobfile.schema import JobFile, Own
 from launch.jobfile.sections import OWN, read_distribution, read_input, read_output, read_own
 from launch.jobfile.yaml_source import Place, compose
 
@@ -61,7 +61,7 @@ def read(path: Path, overrides: Sequence[tuple[str, str]] = (), access: Access |
     ``access`` allows it more than its repository.
 
     Raise :class:`~launch.errors.InputError` naming file, line, key, value and remedy, or
-    :class:`~launch.jobfile.schema.JobFileError` with all of them when there are several.
+    :class:`~launch.errors.InputErrors` with all of them when there are several.
     """
     scope, _ = (access or Access()).typed("file", path)
     root = compose(path)
@@ -119,7 +119,7 @@ def read(path: Path, overrides: Sequence[tuple[str, str]] = (), access: Access |
         with reader.collecting():
             check(job)
     if reader.errors:
-        raise reader.errors[0] if len(reader.errors) == 1 else JobFileError(reader.errors)
+        raise reader.errors[0] if len(reader.errors) == 1 else InputErrors(reader.errors)
     return job
 
 
@@ -163,20 +163,18 @@ def _check_kind(entries: Mapping[str, Place]) -> None:
 def _command(reader: Reader, root: Place, top: Mapping[str, Place]) -> str:
     if "command" not in top:
         remedy = "add one, e.g. command: python train.py"
-        reader.errors.append(InputError(root.where, None, "the job has no command", remedy))
+        reader.add(InputError(root.where, None, "the job has no command", remedy))
         return ""
     command = reader.get(top, "command", lambda place: values.text(place, replaced=True), "-")
     if not command.strip():
-        reader.errors.append(
-            top["command"].wrong("is empty", "give the command line to run, e.g. python train.py")
-        )
+        reader.add(top["command"].wrong("is empty", "give the command line to run, e.g. python train.py"))
     size = len(command.encode("utf-8", "surrogatepass"))
     if size > LONGEST:
         problem = f"has {size} bytes; Linux's limit is {LONGEST}"
-        reader.errors.append(top["command"].wrong(problem, "put it into a script of the code"))
+        reader.add(top["command"].wrong(problem, "put it into a script of the code"))
         return ""
     if "\0" in command:
-        reader.errors.append(top["command"].wrong("holds a NUL byte", "remove it"))
+        reader.add(top["command"].wrong("holds a NUL byte", "remove it"))
     return command
 
 
@@ -199,11 +197,13 @@ def _seconds(place: Place) -> float:
 
 def _tags(reader: Reader, place: Place | None) -> dict[str, str]:
     tags = reader.entries(place)
-    reader.errors += [
-        tag.wrong("has an expression in its name, which is not replaced", "write the name itself")
-        for key, tag in tags.items()
-        if MARK in key
-    ]
+    reader.add(
+        *(
+            tag.wrong("has an expression in its name, which is not replaced", "write the name itself")
+            for key, tag in tags.items()
+            if MARK in key
+        )
+    )
     return {
         key: "" if tag.is_null else reader.get({key: tag}, key, values.text, "") for key, tag in tags.items()
     }

@@ -8,18 +8,14 @@ from pathlib import Path
 
 from launch.data.data_spec import AssetName, BlobAddress, DatastorePath, WebAddress
 from launch.environment.environment_spec import Environment
-from launch.errors import InputError, InputErrors
+from launch.errors import InputError
 from launch.jobfile.environment_reference import NamedEnvironment
 from launch.jobfile.yaml_source import Place
 from launch.remote.base.health_records import HealthMode
 
-__all__ = ["Data", "Distribution", "JobFile", "JobFileError", "Output", "Own", "StoredAddress"]
+__all__ = ["Data", "Distribution", "JobFile", "Output", "Own", "StoredAddress"]
 
 StoredAddress = DatastorePath | AssetName | BlobAddress | WebAddress
-
-
-class JobFileError(InputErrors):
-    """Several mistakes in a job file."""
 
 
 @dataclass(frozen=True, slots=True)

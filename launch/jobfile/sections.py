@@ -54,7 +54,7 @@ def read_input(reader: Reader, place: Place, scope: Scope) -> str | Data | None:
     """Return an input: the text of a plain value, or a file or folder; None for a wrong one."""
     if not place.is_mapping:
         if place.is_list:
-            reader.errors.append(place.wrong("is a list", "give one value, or a type and a path"))
+            reader.add(place.wrong("is a list", "give one value, or a type and a path"))
             return None
         return reader.get({"": place}, "", values.literal, "")
     keys = reader.entries(place)
@@ -75,7 +75,7 @@ def read_input(reader: Reader, place: Place, scope: Scope) -> str | Data | None:
         kind = values.one_of(found["type"], _ASSETS) if "type" in found else "uri_folder"
         if "path" not in found:
             raise place.wrong("has no path", "add path:, or give a plain value in place of the mapping")
-        return _with_mode(reader, read_data(found["path"], kind, scope), found.get("mode"), mode)
+        return _with_mode(reader, read_data(reader, found["path"], kind, scope), found.get("mode"), mode)
     return None
 
 
@@ -94,7 +94,7 @@ def _with_mode(reader: Reader, data: Data, place: Place | None, mode: str | None
     return dataclasses.replace(data, mounted=mode == "ro_mount")
 
 
-def read_data(place: Place, kind: str, scope: Scope) -> Data:
+def read_data(reader: Reader, place: Place, kind: str, scope: Scope) -> Data:
     """Return the data of Azure ML's type ``kind`` at a path or an address; raise its error."""
     value = values.text(place)
     if not value:
@@ -108,7 +108,8 @@ def read_data(place: Place, kind: str, scope: Scope) -> Data:
         raise place.wrong("is a folder, not a file", "name the file, or make the type uri_folder")
     if kind in _FOLDERS and not found.is_dir():
         raise place.wrong("is a file, not a folder", "name the folder, or make the type uri_file")
-    if kind == MLTABLE:
+    if kind == MLTABLE and found not in reader.tables:
+        reader.tables.add(found)
         refuse_paths_elsewhere(found)
     named = Path(os.path.abspath(scope.named(value)))  # noqa: PTH100  (a link to a file keeps its name)
     return Data(kind, named if found.is_file() else found, None, real=found)
@@ -171,7 +172,7 @@ def read_distribution(reader: Reader, place: Place) -> Distribution | None:
     servers = reader.get(found, "parameter_server_count", _SERVERS, 0)
     if servers and "worker_count" not in found:
         at = found["parameter_server_count"]
-        reader.errors.append(at.wrong("need workers", "set worker_count too"))
+        reader.add(at.wrong("need workers", "set worker_count too"))
     return Distribution(kind, processes, workers, servers)
 
 

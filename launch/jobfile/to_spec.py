@@ -26,7 +26,17 @@ from launch.launchers.script import is_missing, module_of_line, script_of
 from launch.numbers import counted
 from launch.remote.base.health_records import HealthMode
 
-__all__ = ["Flags", "Made", "Pushed", "located", "make", "name_of", "node_count", "wanted_environment"]
+__all__ = [
+    "Flags",
+    "Made",
+    "Pushed",
+    "identity_refusal",
+    "located",
+    "make",
+    "name_of",
+    "node_count",
+    "wanted_environment",
+]
 
 _COUNT = "distribution.process_count_per_instance"
 _KEYS = {
@@ -75,6 +85,7 @@ class Flags:
     probe: bool | None = None
     flight_recorder: bool = True
     identity: bool = False
+    """Whether the user allows the nodes' identity: a file by itself does not get it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +150,8 @@ def make(
     :class:`~launch.errors.InputError` naming the file's line.
     """
     flags = flags or Flags()
+    if job.own.identity and not flags.identity:
+        raise identity_refusal(job)
     command = job.places["command"]
     outputs = job_paths(f"{home}/.ranklift/jobs/{identifier}")["RANKLIFT_OUTPUT_DIR"]
     known = values_of(job, pushed.paths, outputs)
@@ -182,7 +195,7 @@ def make(
             grace_s=flags.grace_s or job.own.grace_s or GRACE_S,
             probe=job.own.probe if flags.probe is None else flags.probe,
             flight_recorder=job.own.flight_recorder and flags.flight_recorder,
-            identity=job.own.identity or flags.identity,
+            identity=flags.identity,
             min_nodes=LAUNCHERS[kind].fewest_nodes(line) if start.per_node else None,
             display_name=job.display_name,
             experiment=job.experiment,
@@ -201,6 +214,14 @@ def _required(job: JobFile, source: str | None, read: Callable[[str], str | None
         return required_modules(source, script_of(job.command) or "", read)
     module = module_of_line(job.command)
     return () if module is None else required_modules(f"import {module}.__main__", "", read)
+
+
+def identity_refusal(job: JobFile) -> InputError:
+    """Return the error for a file that asks for the nodes' identity, where the user has not allowed it."""
+    return job.places["ranklift.identity"].wrong(
+        "is not for a file alone to decide: its ranks could do what the nodes' identity may",
+        "give --identity if they may (fab scaling: --set ranklift.identity=true), or remove it",
+    )
 
 
 def wanted_environment(job: JobFile, flags: Flags) -> Environment | NamedEnvironment | None:

@@ -1,7 +1,8 @@
 """YAML with the place of every value, read key by key.
 
 PyYAML's own loader drops line numbers and lets the last of two equal keys win; an error needs the line, and a
-duplicate key is a mistake. Only requested values are read, so that aliases that multiply cost nothing.
+duplicate key is a mistake. Only requested values are read, so that aliases that multiply cost nothing; these
+are counted wherever an alias repeats them, and have a limit.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from typing import Any
 
 import yaml
 
-from launch.errors import InputError
+from launch.errors import InputError, InputErrors
 
-__all__ = ["Place", "compose"]
+__all__ = ["Ended", "Place", "compose"]
 
 _MAP, _TEXT, _NULL, _MERGE = (f"tag:yaml.org,2002:{kind}" for kind in ("map", "str", "null", "merge"))
 _SHOWN = 60
@@ -27,11 +28,17 @@ _Pair = tuple[yaml.Node, yaml.Node]
 
 _LARGEST = 256 * 1024
 """Size limit of a file in bytes: two commands of Linux's maximum length; YAML parses some 200 kB a second."""
+_MOST = 4 * _LARGEST
+"""Limit of what is read of a file: characters, and one for each value; without aliases it has fewer."""
 _DEEPEST = 100
 _LONGEST_NUMBER = 1000
 
 
-@dataclass(frozen=True, slots=True)
+class Ended(InputErrors):
+    """Ends the reading of a file: the rest would be read in vain, or without end."""
+
+
+@dataclass(slots=True)
 class _Source:
     """The part that the places of one file share."""
 
@@ -39,6 +46,18 @@ class _Source:
     lines: tuple[str, ...]
     given: dict[int, str] = field(default_factory=dict)
     """The origin of a value that is not from the file, by the node's id."""
+    merged: dict[int, dict[str, _Pair]] = field(default_factory=dict)
+    """A mapping's keys with merged ones, by the node's id."""
+    entries: dict[tuple[int, str], dict[str, Place]] = field(default_factory=dict)
+    """A mapping's values, by the node's id and the keys that lead to it."""
+    left: int = _MOST
+
+    def count(self, size: int) -> None:
+        """Count what is read. Raise :class:`Ended` where that is more than the limit."""
+        self.left -= size
+        if self.left < 0:
+            problem = f"has more than {_MOST} characters with its aliases and merges written out"
+            raise Ended([InputError("file", self.name, problem, "repeat less by aliases")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +130,8 @@ class Place:
         node = self.node
         if not isinstance(node, yaml.MappingNode):
             raise self.wrong("is not a mapping", "write one key per line below it, each followed by a colon")
+        if (known := self.source.entries.get((id(node), self.key))) is not None:
+            return known
         first: dict[str, int] = {}
         for key_node, _ in node.value:
             key, line = self._key(key_node), key_node.start_mark.line + 1
@@ -120,19 +141,23 @@ class Place:
                     at, None, f"is given twice, first in line {first[key]}", "keep one of the two"
                 )
             first[key] = line
-        return {
-            key: Place(self._path(key), key_node.start_mark.line + 1, value, self.source)
-            for key, (key_node, value) in self._merged(node, (), {}).items()
+        found = self.source.entries[id(node), self.key] = {
+            key: self._part(self._path(key), key_node, value, len(key))
+            for key, (key_node, value) in self._merged(node, ()).items()
         }
+        return found
 
     def items(self) -> list[Place]:
         """Return the items of a list. Raise :class:`~launch.errors.InputError` for another kind of value."""
         if not isinstance(self.node, yaml.SequenceNode):
             raise self.wrong("is not a list", "write one item per line below it, each after a dash")
         return [
-            Place(f"{self.key}[{number}]", item.start_mark.line + 1, item, self.source)
-            for number, item in enumerate(self.node.value)
+            self._part(f"{self.key}[{number}]", item, item) for number, item in enumerate(self.node.value)
         ]
+
+    def _part(self, key: str, at: yaml.Node, node: yaml.Node, size: int = 0) -> Place:
+        self.source.count(size + 1 + (len(node.value) if isinstance(node, yaml.ScalarNode) else 0))
+        return Place(key, at.start_mark.line + 1, node, self.source)
 
     def wrong(self, problem: str, remedy: str, *, at: str = "") -> InputError:
         """Return the error for this value; with ``at``, a part of the value, name that part's line."""
@@ -164,13 +189,14 @@ class Place:
             raise InputError(at, _Bare(node.value[:_SHOWN]), "is not a string to YAML", remedy)
         raise InputError(at, None, "is not a name", "write a name before the colon")
 
-    def _merged(
-        self, node: yaml.Node, above: tuple[yaml.Node, ...], done: dict[int, dict[str, _Pair]]
-    ) -> dict[str, _Pair]:
+    def _merged(self, node: yaml.Node, above: tuple[yaml.Node, ...]) -> dict[str, _Pair]:
         """Return a mapping's keys: its own win over merged ones, earlier merged ones over later ones.
 
-        Keys are stored once, as the pairs of mappings that merge one another many times grow without bound.
+        Each mapping's are stored, as the pairs of mappings that merge one another many times grow without
+        bound.
         """
+        if id(node) in self.source.merged:
+            return self.source.merged[id(node)]
         problem = (
             f"cannot be merged (expected a mapping, but found {_described(node)})"
             if not isinstance(node, yaml.MappingNode)
@@ -191,12 +217,15 @@ class Place:
                 own[key] = key_node, value
                 continue
             for one in value.value if isinstance(value, yaml.SequenceNode) else [value]:
-                if id(one) not in done:
-                    done[id(one)] = self._merged(one, (*above, node), done)
-                if id(one) not in seen:  # a repeated mapping adds nothing
-                    seen.add(id(one))
-                    merged = {**done[id(one)], **merged}
-        return {**merged, **own}
+                if id(one) in seen:  # a repeated mapping adds nothing
+                    continue
+                seen.add(id(one))
+                pairs = self._merged(one, (*above, node))
+                self.source.count(len(pairs))
+                for key, pair in pairs.items():
+                    merged.setdefault(key, pair)
+        found = self.source.merged[id(node)] = {**merged, **own}
+        return found
 
 
 class _Bare(str):

@@ -41,7 +41,8 @@ HANG_HELP = (
 )
 RECORDER_HELP = "do not switch on PyTorch's flight recorder, which `fab debug` reads"
 IDENTITY_HELP = (
-    "ranks reach the nodes' metadata service, and so may do what the nodes' identity may (default: none does)"
+    "ranks reach the nodes' metadata service, and so may do what the nodes' identity may; a job file that "
+    "asks for it needs this, or a yes at the terminal (default: none does)"
 )
 PROBE = {
     "probe": "prove that nodes reach each other over InfiniBand before any rank starts "

@@ -45,7 +45,6 @@ def in_environment(
     from launch.code.snapshot import plan_data
     from launch.environment.environment_request import request_of
     from launch.environment.environment_spec import BuildEnvironment, ImageEnvironment, PythonEnvironment
-    from launch.environment.registry_secrets import secrets_for
 
     folders: dict[str, Snapshot] = {}
 
@@ -65,9 +64,8 @@ def in_environment(
     elif isinstance(packages, PythonEnvironment):
         wheels, channels = planned_ids(packages.find_links), planned_ids(packages.channels)
     addresses = [(node.name, node.private_ip) for node in nodes]
-    secrets = secrets_for(asked, registries)
     request = request_of(
-        asked, addresses, context=context, wheels=wheels, channels=channels, registries=secrets
+        asked, addresses, context=context, wheels=wheels, channels=channels, registries=registries
     )
     if request is None:
         return planned

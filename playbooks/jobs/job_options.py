@@ -24,12 +24,13 @@ from playbooks.jobs.submit import source_text
 if TYPE_CHECKING:
     from launch.environment.environment_spec import Environment
     from launch.job.spec import JobSpec
-    from launch.jobfile import NamedEnvironment
+    from launch.jobfile import JobFile, NamedEnvironment
     from launch.launchers.base import Launcher, Line
 
 __all__ = [
     "ENVIRONMENT",
     "Request",
+    "confirm_identity",
     "environment_flag",
     "found_environment",
     "job_spec",
@@ -46,7 +47,8 @@ ENVIRONMENT = {
     "environment": "an environment by name: environments/NAME.yml, or Microsoft's; bare: the nodes alone",
     _FIND_LINKS: "a folder of wheels on this machine, which is sent along; may be repeated",
     "runtime": "what starts containers: docker, enroot or charliecloud (default: the first there is)",
-    "registry_token": "a file with the image's registry's USER:PASSWORD or token, or Docker's config.json",
+    "registry_token": "FILE, or HOST=FILE for that registry alone: Docker's config.json, or USER:PASSWORD or "
+    "a token, which without HOST is for --image",
 }
 """Options of every launch for what the ranks run in, with their help; of :data:`_ONE`, one is given."""
 _ONE = ("requirements", "conda", "image", "environment")
@@ -227,13 +229,44 @@ def found_environment(
     return with_runtime(found, given["runtime"])
 
 
-def registries_flag(path: str | None) -> Mapping[str, dict[str, str]]:
-    """Return the credentials in ``--registry-token``'s file. Raise :class:`~launch.errors.InputError`."""
-    if path is None:
-        return {}
-    from launch.environment.registry_secrets import read_registry_secrets
+def registries_flag(
+    given: str | None, environment: Environment | None, image: str | None, access: Access, *, dry_run: bool
+) -> Mapping[str, dict[str, str]]:
+    """Return the credentials of ``--registry-token`` that the environment's head gets, by registry.
 
-    return read_registry_secrets(Path(path).expanduser())
+    One without the name of its registry is for ``--image``: the user is asked before it goes to a registry
+    that a file names. Raise :class:`~launch.errors.InputError`.
+    """
+    if given is None:
+        return {}
+    from launch.environment.registry_secrets import read_registry_secrets, secrets_for, split_host
+
+    host, file = split_host(given)
+
+    def confirm(registry: str) -> None:
+        if image is None:
+            question = f"A file names an image of {registry}. Send the login in {file} to {registry}?"
+            problem = f"does not name its registry, and a file names an image of {registry}"
+            remedy = f"give --registry-token {registry}={file} if it may go there"
+            refusal = InputError("--registry-token", given, problem, remedy)
+            access.confirm(question, refusal, dry_run=dry_run)
+
+    return secrets_for(environment, read_registry_secrets(Path(file).expanduser(), host), confirm)
+
+
+def confirm_identity(job: JobFile, access: Access, *, dry_run: bool) -> bool:
+    """Return whether the file asks for the nodes' identity, where ``--set`` does or the user agrees at the
+    terminal. Raise :class:`~launch.errors.InputError` without a yes."""
+    from launch.jobfile import identity_refusal
+
+    if job.own.identity and not (place := job.places["ranklift.identity"]).is_typed:
+        question = (
+            f"{place.where} asks for the nodes' identity: the job's ranks, and all else that runs as their "
+            "user meanwhile, may act as it in Azure, and so delete nodes of a stack with idleStopMinutes. "
+            "Sign the job for it?"
+        )
+        access.confirm(question, identity_refusal(job), dry_run=dry_run)
+    return job.own.identity
 
 
 def _line(request: Request, nodes: Sequence[Node], argv: tuple[str, ...], source: str | None) -> Line:

@@ -200,17 +200,15 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
     line = with_python(line, given["python"])
     stack, source = open_from(context, given["stack"]), source_folder(given["source"])
     dry_run = given["dry_run"]
-    handling = Handling(
-        given["detach"],
-        given["json"],
-        dry_run,
-        given["cancel_on_interrupt"],
-        registries_flag(given["registry_token"]),
-    )
     access = access_flags(given["fill"], given["allow_path"])
     _, real = access.typed("source", source)
     folders = [source, Path.cwd(), stack.project]
     given = with_full_paths(given, [source], access)
+    environment = found_environment(environment_flag(given, access), given, folders, access)
+    registries = registries_flag(
+        given["registry_token"], environment, given["image"], access, dry_run=dry_run
+    )
+    handling = Handling(given["detach"], given["json"], dry_run, given["cancel_on_interrupt"], registries)
     request = Request(
         line,
         env=given["env"] or (),
@@ -220,7 +218,7 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
         max_restarts=restarts_flag(given["max_restarts"]) or 0,
         health=health_flag(given["health"]),
         grace=given["grace"],
-        environment=found_environment(environment_flag(given, access), given, folders, access),
+        environment=environment,
         options=options,
         probe=probe_flag(given["probe"], given["no_probe"]),
         metrics=metrics_flag(given["metric"] or ()),

@@ -22,6 +22,7 @@ from launch.errors import InputError
 from launch.launchers.registry import LAUNCHERS
 from launch.numbers import counted
 from playbooks.check.on_unhealthy import ON_UNHEALTHY_HELP, on_unhealthy_flag, with_healthy_nodes
+from playbooks.cli import output
 from playbooks.cli.access import ACCESS, access_flags
 from playbooks.cli.options import (
     HANG_HELP,
@@ -43,6 +44,7 @@ from playbooks.data.stack_storage import SAS_HELP, STAGE_HELP, sas_flag, storage
 from playbooks.data.staging import Staging
 from playbooks.jobs.job_options import (
     ENVIRONMENT,
+    confirm_identity,
     environment_flag,
     found_environment,
     registries_flag,
@@ -58,9 +60,17 @@ if TYPE_CHECKING:
     from launch.job.plan import JobPlan
     from launch.jobfile import Flags, JobFile, Made
 
-__all__ = ["LaunchOptions", "launch_file", "launch_job", "launch_options", "load_of", "read_job_file"]
+__all__ = [
+    "LaunchOptions",
+    "launch_file",
+    "launch_job",
+    "launch_options",
+    "load_of",
+    "read_job_file",
+]
 
 _JOB_FILE = "a job file, e.g. job.yml"
+_REPLACES = "VMs of the job's nodes at which a look finds errors are deleted first, and new ones made"
 _HELP = {
     "file": "the job file; paths in it are relative to its folder",
     "nodes": "names, instance ids, ranges of both: 0-3,node000007; all; any:4 for free ones (default: the "
@@ -164,18 +174,27 @@ def launch_file(  # noqa: PLR0913, PLR0917
         grace_s=None if grace is None else seconds("--grace", grace),
         probe=probe_flag(probe, no_probe),
         flight_recorder=not no_flight_recorder,
-        identity=identity,
+        identity=identity or confirm_identity(job, access, dry_run=dry_run),
         metrics=metrics_flag(metric or ()),
     )
     about_unhealthy = on_unhealthy_flag(on_unhealthy) or job.own.on_unhealthy
     wanted, notices = _nodes(job, chosen, inventory, nodes, dry_run=dry_run)
-    handling = Handling(detach, json, dry_run, cancel_on_interrupt, registries_flag(registry_token))
     runs_in = found_environment(wanted_environment(job, flags), given, folders, access)
+    registries = registries_flag(registry_token, runs_in, image, access, dry_run=dry_run)
+    handling = Handling(detach, json, dry_run, cancel_on_interrupt, registries)
     options = launch_options(chosen, inventory, job, flags, runs_in, sas_file, stage)
     load = load_of(chosen, job, access.folders)
     notices = [*access.notes, *notices]
     if about_unhealthy == "replace":
         spec = _staged(chosen, inventory, wanted, job, options, load)[0].first_plan().spec  # has no mistake
+        if on_unhealthy is None:
+            line = (
+                f"{job.places['ranklift.on_unhealthy'].where}: ranklift.on_unhealthy = replace: {_REPLACES}"
+            )
+            if dry_run:
+                notices = [*notices, line]
+            else:
+                output.progress(line)
         healthy = with_healthy_nodes(chosen, inventory, wanted, spec.env, spec.health, dry_run=dry_run)
         inventory, wanted, more = healthy
         notices = [*notices, *more]
@@ -370,7 +389,7 @@ def load_of(stack: Stack, job: JobFile, allowed: tuple[Path, ...]) -> Load:
             raise job.located(error, "code") from None
     data = {}
     for name, value in job.inputs.items():
-        if isinstance(value, Data) and value.local is not None:
+        if isinstance(value, Data) and value.local is not None and value.local not in data:
             try:
                 data[value.local] = plan_data(
                     value.local, stack.hashes_of(value.local), keys, allowed, value.real

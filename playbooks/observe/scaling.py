@@ -23,7 +23,7 @@ from playbooks.cli.access import ACCESS, access_flags
 from playbooks.cli.options import number, probe_flag, processes_flag, variables
 from playbooks.cli.signals import report_half_done
 from playbooks.cli.task import command, open_from, seconds
-from playbooks.jobs.job_options import ENVIRONMENT, environment_flag, found_environment
+from playbooks.jobs.job_options import ENVIRONMENT, confirm_identity, environment_flag, found_environment
 from playbooks.jobs.launch_file import launch_options, load_of, read_job_file
 from playbooks.jobs.submit import Load
 from playbooks.nodes.choose import choose_nodes
@@ -127,6 +127,7 @@ def scaling(  # noqa: PLR0913, PLR0917  (each is an option)
         timeout_s=None if timeout is None else seconds("--timeout", timeout),
         max_restarts=0,
         probe=probe_flag(probe, no_probe),
+        identity=confirm_identity(job, access, dry_run=dry_run),
     )
     runs_in = found_environment(
         wanted_environment(job, flags), {"find_links": None, "runtime": None}, folders, access

@@ -90,11 +90,13 @@ def test_ranks_of_a_job_with_the_identity_get_its_tokens_and_nobody_does_afterwa
     assert gets(ran) == [f"rank {rank} gets nothing" for rank in range(4)]
 
 
-def test_a_job_file_asks_for_the_identity(cluster: Workplace) -> None:
+def test_a_job_file_gets_the_identity_that_the_user_allows(cluster: Workplace) -> None:
     (cluster.own / "job.yml").write_text(
         "command: python rank.py 0\ncode: .\ndistribution: {type: pytorch}\nranklift: {identity: true}\n"
     )
-    assert gets(cluster.fab("launch", "job.yml", "--nodes", "0")) == ["rank 0 gets a token"]
+    refused = cluster.fab("launch", "job.yml", "--nodes", "0", status=2)
+    assert "ranklift.identity = true: is not for a file alone to decide" in refused.err
+    assert gets(cluster.fab("launch", "job.yml", "--nodes", "0", "--identity")) == ["rank 0 gets a token"]
 
 
 @pytest.mark.parametrize("kind", ["torch", "mpi"])

@@ -101,7 +101,7 @@ def test_a_refused_pull_names_the_remedy_and_leaves_no_job(cluster: Workplace, i
     before = folders(cluster)
     refused = run(cluster, "--image", f"{images.address}/{IMAGE}:1", status=1)
     assert f"{images.address} asks for credentials" in refused.err
-    assert "--registry-token FILE" in refused.err
+    assert f"--registry-token {images.address}=FILE" in refused.err
     unknown = run(cluster, "--image", f"{images.address}/{IMAGE}:2", "--registry-token", "token", status=1)
     assert "does not exist" in unknown.err
     assert folders(cluster) == before
@@ -132,7 +132,7 @@ def test_packages_of_a_conda_file_are_added_to_an_image(cluster: Workplace, imag
     job["distribution"] = {"type": "pytorch", "process_count_per_instance": 1}
     (cluster.own / "job.yml").write_text(json.dumps(job))
     (cluster.own / "token").write_text(f"{USER}:{PASSWORD}\n")
-    ran = run(cluster, "--find-links", "wheels", "--registry-token", "token")
+    ran = run(cluster, "--find-links", "wheels", "--registry-token", f"{images.address}=token")
     assert ran.out.count("/opt/ranklift/environment 42") == ran.out.count("] image") == 2
 
 
@@ -148,7 +148,7 @@ def test_a_conda_file_is_installed_over_an_image_without_conda(
     line = "import os, sys, toolkit; print(sys.prefix, os.environ['CONDA_PREFIX'], toolkit.ANSWER)"
     job = JOB.replace(JOB.splitlines()[0], f'command: python -c "{line}" && native-3')
     (cluster.own / "job.yml").write_text(f"{job}environment: {json.dumps(environment)}\n")
-    built = run(cluster, "--registry-token", "token", "--find-links", str(wheels))
+    built = run(cluster, "--registry-token", f"{images.address}=token", "--find-links", str(wheels))
     prefix = "/opt/ranklift/environment"
     assert built.out.count(f"{prefix} {prefix} 42\n") == 2
     assert built.out.count(f"{prefix}/share\n") == 2

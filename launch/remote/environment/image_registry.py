@@ -338,14 +338,14 @@ class Registry:
             return ImageError(
                 f"{name}: {registry} {given} ({found}), or the repository does not exist: set "
                 "ranklift:containerRegistry for a registry of Azure, or `docker login` here and launch with "
-                "--registry-token FILE"
+                f"--registry-token {registry}=FILE"
             )
         if refusal.status == http.client.NOT_FOUND:
             return ImageError(f"{name} does not exist at {registry} ({found}): check its name and tag")
         if refusal.status == http.client.TOO_MANY_REQUESTS:
             return Unreachable(
                 f"{name}: {registry} limits how often an image is pulled ({found}): more often with "
-                "--registry-token FILE, or from a registry of your own"
+                f"--registry-token {registry}=FILE, or from a registry of your own"
             )
         kind = Unreachable if refusal.status in _BUSY else ImageError
         return kind(f"{name}: {registry} answered {found}; launch again")

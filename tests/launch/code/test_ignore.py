@@ -145,6 +145,22 @@ def test_an_ignore_file_that_is_too_long_is_refused_by_name(tmp_path: Path, name
         plan_snapshot(tmp_path)
 
 
+def test_rules_of_all_ignore_files_have_a_limit_and_the_file_that_exceeds_it_is_named(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    source = tmp_path / "src"
+    places = (tmp_path / ".gitignore", source / ".ranklift-ignore", source / "a/.gitignore")
+    for place in (*places, source / "a/b/.gitignore"):
+        place.parent.mkdir(exist_ok=True)
+        place.write_text("".join(f"{place.parent.name[0]}{n}\n" for n in range(12_500)))
+    plan_snapshot(source)
+    (source / "c").mkdir()
+    (source / "c/.gitignore").write_text("x\n")
+    with pytest.raises(InputError, match="brings the rules of all ignore files above 50000") as caught:
+        plan_snapshot(source)
+    assert caught.value.value in {f"{source}/c/.gitignore", f"{source}/a/b/.gitignore"}
+    assert "name folders in it in place of files" in str(caught.value)
+
+
 ABOVE = {
     "by name": {"": "*.pt\n.env\n"},
     "by path": {"": "/work/src/secrets/\nsrc/*.pt\nwork/**/.env\n"},

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from launch.errors import InputError
+from launch.errors import InputError, InputErrors
 from launch.job.spec import LONGEST, JobSpec
-from launch.jobfile import JobFile, read
+from launch.jobfile import JobFile, read, with_assets
 
 LINUX_TAKES = f"Linux's limit is {LONGEST}"
 
@@ -100,6 +100,75 @@ def test_merges_in_a_long_row_and_in_a_circle_are_refused_with_a_line(tmp_path: 
     assert f"line {len(lines) + 1}: environment_variables: merges more than 100 nested mappings" in result
     result = refusal(tmp_path, "command: env\ntags: &t\n  <<: *t\n")
     assert "line 2: tags: cannot be merged (it merges itself)" in result
+
+
+def many(count: int, line: str) -> str:
+    return "".join(f"  i{n}: {line}\n" for n in range(count))
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_reading_ends_after_a_hundred_errors_however_often_aliases_repeat_them(
+    tmp_path: Path, merged: bool
+) -> None:
+    keys = [f"k{n}: 1" for n in range(3000)]
+    mapping = f"<<: [{', '.join(f'{{{key}}}' for key in keys)}]" if merged else ", ".join(keys)
+    (tmp_path / "job.yml").write_text(
+        f"command: env\nproperties:\n  b: &b {{{mapping}}}\ninputs:\n{many(3000, '*b')}"
+    )
+    with pytest.raises(InputErrors) as caught:
+        read(tmp_path / "job.yml")
+    assert len(caught.value.errors) == 101
+    assert all("unknown key" in str(error) for error in caught.value.errors[:100])
+    assert str(caught.value).endswith(
+        ": is wrong too, and more may be: 100 errors are shown; correct those first"
+    )
+
+
+def test_a_file_that_merges_for_each_input_anew_is_read_in_one_go(tmp_path: Path) -> None:
+    asked = ", ".join(f"{{k{n}: 1}}" for n in range(2000))
+    text = f"command: env\nproperties:\n  b: &b {{<<: [{asked}, {{type: uri_folder, path: .}}]}}\n"
+    text += f"inputs:\n{many(90, '{<<: *b}')}"
+    with pytest.raises(InputErrors, match="unknown key"):
+        job(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"properties: {{t: &t '{'x' * 100_000}'}}\nenvironment_variables:\n{many(5000, '*t')}",
+        f"properties: {{t: &t '{'x' * 100_000}'}}\ntags:\n{many(5000, '*t')}",
+        "environment:\n  conda_file:\n    dependencies:\n"
+        f"    - &p {{pip: [{'numpy==1.26.4, ' * 4000}]}}\n" + "    - *p\n" * 5000,
+        f"properties: {{b: &b {{{', '.join(f'k{n}' for n in range(3000))}}}}}\n"
+        f"environment_variables: {{<<: [{'{<<: *b}, ' * 4000}]}}",
+    ],
+    ids=["variables", "tags", "packages", "merges"],
+)
+def test_what_aliases_repeat_is_counted_and_refused_above_a_limit(tmp_path: Path, text: str) -> None:
+    result = refusal(tmp_path, f"command: env\n{text}\n")
+    assert "has more than 1048576 characters with its aliases and merges written out" in result
+
+
+def test_a_full_file_without_aliases_is_read(tmp_path: Path) -> None:
+    assert len(job(tmp_path, f"command: env\nenvironment_variables:\n{many(9000, 'x')}").env) == 9000
+
+
+def test_variables_that_are_filled_with_one_input_are_measured_together(tmp_path: Path) -> None:
+    text = f"command: env\ninputs: {{x: '{'x' * 100_000}'}}\nenvironment_variables:\n"
+    result = refusal(tmp_path, text + many(5000, "${{inputs.x}}"))
+    assert "job.yml, line 45: environment_variables.i41 = " in result
+    assert "makes the variables longer than 4 MiB in all" in result
+
+
+def test_a_table_and_an_asset_are_read_once_for_many_inputs(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/MLTable").write_text("paths:\n" + "- file: a.csv\n" * 500)
+    tables = job(tmp_path, f"command: env\ninputs:\n{many(300, '{type: mltable, path: data}')}")
+    assert len(tables.inputs) == 300
+    tags = "".join(f"  t{n}: x\n" for n in range(1000))
+    (tmp_path / "data/iris.yml").write_text(f"name: iris\nversion: 1\npath: .\ntags:\n{tags}")
+    wanted = job(tmp_path, f"command: env\ninputs:\n{many(300, '{path: azureml:iris:1}')}")
+    assert len(with_assets(wanted, [tmp_path]).inputs) == 300
 
 
 def test_a_file_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from launch.errors import InputError
-from launch.jobfile import Data, JobFile, JobFileError, read
+from launch.errors import InputError, InputErrors
+from launch.jobfile import Data, JobFile, read
 from launch.jobfile.schema import Own
 
 FILES = Path(__file__).parent / "files"
@@ -51,7 +51,7 @@ def test_a_wrong_file_is_refused_in_one_line_with_file_line_key_value_and_remedy
 
 def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     path = written(tmp_path, "comand: x\nlimits:\n  timeout: soon\nresources:\n  instance_count: 0\n")
-    with pytest.raises(JobFileError) as caught:
+    with pytest.raises(InputErrors) as caught:
         read(path)
     assert [error.key.removeprefix(f"{path}, ") for error in caught.value.errors] == [
         *("line 1: comand", "line 1", "line 5: resources.instance_count", "line 3: limits.timeout")

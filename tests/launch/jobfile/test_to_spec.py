@@ -213,16 +213,20 @@ def test_the_flight_recorder_is_on_unless_the_file_or_an_option_switches_it_off(
         made(tmp_path, f"{text}ranklift: {{flight_recorder: maybe}}\n")
 
 
-def test_the_identity_is_used_only_where_the_file_or_an_option_says_so(tmp_path: Path) -> None:
+def test_the_identity_is_used_only_where_the_user_says_so_and_not_the_file_alone(tmp_path: Path) -> None:
     text = "command: hostname\n"
     used = f"{text}ranklift: {{identity: true}}\n"
     assert not made(tmp_path, text).spec.identity
-    assert made(tmp_path, used).spec.identity
-    assert made(tmp_path, text, flags=Flags(identity=True)).spec.identity
+    for one in (text, used):
+        assert made(tmp_path, one, flags=Flags(identity=True)).spec.identity
+    with pytest.raises(
+        InputError, match=r"line 2: ranklift\.identity = true: is not for .*; give --identity"
+    ):
+        made(tmp_path, used)
     with pytest.raises(InputError, match=r"line 2: ranklift\.identity = "):
         made(tmp_path, f"{text}ranklift: {{identity: maybe}}\n")
     with pytest.raises(InputError, match=r"line 2: ranklift\.max_restarts = 2: .*grants it to one launch"):
-        made(tmp_path, f"{text}ranklift: {{identity: true, max_restarts: 2}}\n")
+        made(tmp_path, f"{text}ranklift: {{identity: true, max_restarts: 2}}\n", flags=Flags(identity=True))
 
 
 def test_the_probe_is_the_options_then_the_files_then_the_heads_own_choice(tmp_path: Path) -> None:

@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 from infra.inventory import INVENTORY_FILE, Inventory, Node
+from launch.access import Access
+from playbooks.jobs.launch_file import load_of, read_job_file
 from playbooks.jobs.submit import source_text
+from playbooks.project import Stack
 from tests.playbooks.typed import FAB, ROOT, fab, write_project
 
 SECRET = "value-of-the-token"
@@ -154,10 +157,10 @@ def test_a_script_that_is_a_link_out_of_the_code_is_not_read(own: Path) -> None:
 
 
 def answered(own: Path, answer: str, *words: str) -> str:
-    """What a terminal shows of a dry run whose question gets that answer."""
+    """What a terminal shows of a command whose question gets that answer."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [FAB, *words, "--dry-run"],
+        [FAB, *words],
         cwd=own,
         env={**os.environ, "PYTHONPATH": str(ROOT), "RANKLIFT_STACK": "dev", "TERM": "dumb"},
         stdin=theirs,
@@ -179,7 +182,7 @@ def test_the_user_is_asked_at_a_terminal_with_the_path(own: Path, answer: str, i
     (own / "plain.yml").write_text(
         "command: python train.py\ncode: .\ninputs: {x: {type: uri_folder, path: ../private}}\n"
     )
-    shown = answered(own, answer, "launch", "plain.yml")
+    shown = answered(own, answer, "launch", "plain.yml", "--dry-run")
     assert f"inputs.x.path names {own.parent}/private, outside of the repository {own}." in shown
     assert ("hostfile" in shown) == is_launched
     assert ("lies outside of the repository" in shown) != is_launched
@@ -223,3 +226,89 @@ def test_data_put_refuses_links_that_leave_the_folder(own: Path) -> None:
     assert f"is a link that leaves the folder, to {own.parent}/private" in ran.stderr
     ran = run(own, "data.put", "data", address, "--allow-path", "../private")
     assert ran.returncode == 0, ran.stderr
+
+
+def test_a_folder_that_many_inputs_name_is_read_once(own: Path) -> None:
+    (own / "data").mkdir()
+    (own / "data/a").write_text("a")
+    paths = ("data", "./data", "environments/../data")
+    inputs = "".join(f"  x{n}: {{path: {path}}}\n" for n, path in enumerate(paths))
+    (own / "job.yml").write_text(f"command: hostname\ninputs:\n{inputs}")
+    read: list[Path] = []
+
+    class Recorded(Stack):
+        def hashes_of(self, source: Path) -> Path:
+            read.append(source)
+            return super().hashes_of(source)
+
+    stack = Recorded("dev", own.parent / "ranklift", {})
+    load = load_of(stack, read_job_file(str(own / "job.yml"), (), Access()), ())
+    assert list(load.data) == read == [own / "data"]
+
+
+@pytest.fixture
+def images(own: Path) -> Path:
+    """That repository, whose files name an image of another registry than the login ``token`` is for."""
+    (own / "token").write_text("ann:hunter2\n")
+    image = "image: 'me.azurecr.io.evil.example/train:1'"
+    (own / "image.yml").write_text(f"command: hostname\nenvironment: {{{image}}}\n")
+    (own / "environments/image.yml").write_text(f"name: image\n{image}\n")
+    return own
+
+
+IMAGES = pytest.mark.parametrize(
+    "words",
+    [("launch", "image.yml"), ("launch.torch", "train.py", "--environment", "image")],
+    ids=["file", "name"],
+)
+
+
+@IMAGES
+def test_a_login_without_a_registry_goes_to_none_that_a_file_names(
+    images: Path, words: tuple[str, ...]
+) -> None:
+    refused = fab(images, *words, "--registry-token", "token")
+    assert refused.returncode == 2
+    assert (
+        "does not name its registry, and a file names an image of me.azurecr.io.evil.example"
+        in refused.stderr
+    )
+    assert "give --registry-token me.azurecr.io.evil.example=token if it may go there" in refused.stderr
+    other = fab(images, *words, "--registry-token", "me.azurecr.io=token")
+    assert other.returncode == 2
+    assert "has no credentials for me.azurecr.io.evil.example, only for me.azurecr.io" in other.stderr
+    assert "hunter2" not in refused.stderr + other.stderr
+
+
+@IMAGES
+def test_a_dry_run_shows_to_which_registry_a_login_would_go(images: Path, words: tuple[str, ...]) -> None:
+    question = "Send the login in token to me.azurecr.io.evil.example?"
+    ran = run(images, *words, "--registry-token", "token")
+    assert ran.returncode == 0, ran.stderr
+    assert question in ran.stdout
+    for typed in (
+        ("--registry-token", "me.azurecr.io.evil.example=token"),
+        ("--image", "me.azurecr.io/train:1", "--registry-token", "token"),
+    ):
+        ran = run(images, *(("launch.torch", "train.py") if "--image" in typed else words), *typed)
+        assert (ran.returncode, "Send the login" in ran.stdout) == (0, False), ran.stderr
+
+
+@pytest.mark.parametrize(("answer", "goes_on"), [("y", True), ("n", False)])
+def test_the_user_is_asked_at_a_terminal_to_which_registry_a_login_goes(
+    images: Path, answer: str, goes_on: bool
+) -> None:
+    shown = answered(images, answer, "launch", "image.yml", "--registry-token", "token")
+    assert "Send the login in token to me.azurecr.io.evil.example? [y/N]" in shown
+    assert ("does not name its registry" in shown) != goes_on
+
+
+@pytest.mark.parametrize(("answer", "goes_on"), [("y", True), ("n", False), ("", False)])
+def test_the_user_is_asked_at_a_terminal_about_the_nodes_identity(
+    own: Path, answer: str, goes_on: bool
+) -> None:
+    (own / "plain.yml").write_text("command: hostname\nranklift: {identity: true}\n")
+    shown = answered(own, answer, "launch", "plain.yml")
+    assert "plain.yml, line 2 asks for the nodes' identity" in shown
+    assert "Sign the job for it? [y/N]" in shown
+    assert ("is not for a file alone to decide" in shown) != goes_on

@@ -90,6 +90,17 @@ def test_a_file_that_wants_unhealthy_nodes_replaced_has_none_replaced(fab: Fab, 
     assert "ranklift.on_unhealthy is not used: all runs have the same nodes" in ran.stderr
 
 
+def test_a_file_gets_the_nodes_identity_where_the_user_says_so(fab: Fab, own: Path) -> None:
+    with (own / "job.yml").open("a") as file:
+        file.write("ranklift: {identity: true}\n")
+    refused = fab("job.yml")
+    assert refused.returncode == 2
+    assert "ranklift.identity = true: is not for a file alone to decide" in refused.stderr
+    assert "Sign the job for it?" in fab("job.yml", "--dry-run").stderr
+    ran = fab("job.yml", "--set", "ranklift.identity=true", "--dry-run")
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -97,7 +97,7 @@ def test_a_refused_pull_names_the_registry_and_the_remedy_and_no_secret(
     with pytest.raises(ImageError) as refused:
         client(name, secret).resolve("amd64")
     assert f"{served.host} {message}" in str(refused.value)
-    assert "--registry-token FILE" in str(refused.value)
+    assert f"--registry-token {served.host}=FILE" in str(refused.value)
     assert "secret" not in str(refused.value)
 
 
