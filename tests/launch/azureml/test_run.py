@@ -24,13 +24,6 @@ from launch.errors import JobFailed
 from tests.launch.azureml.fake_fab import FAILED, JOB, NODES, FakeFab, record
 
 
-@pytest.fixture
-def run(fab: FakeFab) -> Run:
-    return Experiment(Workspace.from_config(), "experiment_name").submit(
-        ScriptRunConfig("src", "train.py", compute_target="dev"), tags={"lr": "0.1"}
-    )
-
-
 @pytest.mark.parametrize(
     ("state", "status"),
     [
@@ -187,20 +180,6 @@ def test_there_is_no_portal_and_the_run_says_so(run: Run) -> None:
 
 
 # -- files --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def files(fab: FakeFab) -> FakeFab:
-    fab.file("job.json", "{}")
-    for rank in range(4):
-        fab.file(f"logs/rank-{rank}.log", f"rank {rank}\n")
-    fab.file("outputs/node000000/model.pt", "of the head")
-    fab.file("outputs/node000000/same.txt", "same")
-    fab.file("outputs/node000000/deep/er/x.txt", "x")
-    fab.file("outputs/node000001/model.pt", "of the other")
-    fab.file("outputs/node000001/same.txt", "same")
-    fab.file("outputs/node000001/only.txt", "there")
-    return fab
 
 
 NAMES = [
