@@ -78,16 +78,20 @@ class Run(Element):
     def record(self) -> dict[str, Any]:
         """Return the job's record from ``fab jobs --json``: its state, nodes, times and failure.
 
-        Raise UserErrorException when no node has the job.
+        Raise UserErrorException when no node has the job, ExperimentExecutionException when one of the nodes
+        or records that cannot be read may.
         """
         last = self._last
         # `fab upload` makes an incomplete job succeed.
         if last is not None and last["state"] != "INCOMPLETE" and _STATUS[last["state"]] in _OVER:
             return last
-        for record in self._fab.json("jobs", "--all", *_where(self._head)):
+        records, problem = self._fab.jobs(*_where(self._head))
+        for record in records:
             if record["job"] == self.id:
                 self._last = dict(record)
                 return self._last
+        if problem:
+            raise ExperimentExecutionException(problem)
         raise UserErrorException("run_id", self.id, "no node has this job", "see `fab jobs`")
 
     def wait_for_completion(

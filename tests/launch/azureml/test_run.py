@@ -295,6 +295,34 @@ def test_a_run_can_be_taken_up_by_its_id(fab: FakeFab) -> None:
         Run.get(Workspace.from_config(), "nope")
 
 
+DAMAGED = {"status": 1, "err": "node000000: a record is damaged\nerror: 1 job not shown: damaged records\n"}
+
+
+def test_a_run_is_read_beside_a_record_that_another_job_has_spoilt(
+    fab: FakeFab, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fab.answer("jobs", out=json.dumps([record("SUCCEEDED")]), **DAMAGED)
+    assert run.get_status() == "Completed"
+    assert run.wait_for_completion()["status"] == "Completed"
+    assert "a record is damaged" in capsys.readouterr().err
+    assert Run.get(Workspace.from_config(), JOB).get_status() == "Completed"
+
+
+def test_a_run_that_is_not_listed_beside_a_damaged_record_may_be_there(fab: FakeFab, run: Run) -> None:
+    for printed in ("[]", ""):
+        fab.answer("jobs", out=printed, **DAMAGED)
+        with pytest.raises(ExperimentExecutionException, match=r"^1 job not shown: damaged records$"):
+            run.get_status()
+
+
+def test_runs_are_listed_beside_a_damaged_record_with_a_notice(
+    fab: FakeFab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fab.answer("jobs", out=json.dumps([record("SUCCEEDED")]), **DAMAGED)
+    assert [run.id for run in Experiment(Workspace.from_config(), "experiment_name").get_runs()] == [JOB]
+    assert "notice: not all runs may be listed: 1 job not shown: damaged records\n" in capsys.readouterr().err
+
+
 # -- submitting ---------------------------------------------------------------------------------------------
 
 
