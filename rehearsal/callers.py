@@ -12,7 +12,9 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["may_ask"]
+from rehearsal.node_files import read_inside
+
+__all__ = ["forget", "may_ask"]
 
 _RULE = re.compile(
     r"^\s*ip daddr 169\.254\.169\.254 meta skuid != \{ ([^}]*) \}(?: meta skuid != @(granted))? reject$", re.M
@@ -21,39 +23,59 @@ _KEEPER = "/etc/rehearsal/bin/keep"
 _PROC = Path("/proc")
 _last: dict[int, int] = {}
 """By a node's first process, the process that asked last: mostly the next one to ask, too."""
+_rules: dict[int, re.Match[str]] = {}
+"""By a node's first process, the rules that it had first: a job can remove their file, or write another."""
+
+
+def forget(init: int) -> None:
+    """Forget what is known of an earlier node whose first process had this number."""
+    _last.pop(init, None)
+    _rules.pop(init, None)
 
 
 def may_ask(init: int, admin: str, address: str, port: int) -> bool:
     """Return whether the node whose first process is ``init`` lets out what comes from this port.
 
-    Without rules it does, as a node of another image. A process that is gone may not.
+    Without rules it does, as a node of another image; the rules that it once had stay in force. A process
+    that is gone may not, nor any where a file that decides cannot be read.
     """
     try:
-        rules = (_PROC / f"{init}/root/run/rehearsal/nft").read_text()
-    except OSError:
+        rule = _rules.get(init) or _RULE.search(read_inside(_root(init), "run/rehearsal/nft"))
+    except FileNotFoundError:
         return True
-    rule = _RULE.search(rules)
+    except OSError:
+        return False
     if rule is None:
         return True
+    _rules[init] = rule
     process = _holder(init, _inode(init, address, port))
-    if process is None:
+    user = "" if process is None else _user(init, process, admin)
+    if not user:
         return False
-    user = _user(init, process, admin)
     is_granted = bool(rule[2]) and user == admin and _id_of(init, admin) in _granted(init)
     return is_granted or user in (name.strip() for name in rule[1].split(","))
+
+
+def _root(init: int) -> Path:
+    return _PROC / f"{init}/root"
 
 
 def _granted(init: int) -> list[str]:
     """Return the user ids in the rules' set."""
     try:
-        return (_PROC / f"{init}/root/run/rehearsal/granted").read_text().split()
+        return read_inside(_root(init), "run/rehearsal/granted").split()
     except OSError:
         return []
 
 
 def _id_of(init: int, user: str) -> str:
-    accounts = (line.split(":") for line in (_PROC / f"{init}/root/etc/passwd").read_text().splitlines())
-    return next((fields[2] for fields in accounts if fields[0] == user), "")
+    """Return the id of a user of the node; "" where it has no such user."""
+    try:
+        accounts = read_inside(_root(init), "etc/passwd")
+    except OSError:
+        return ""
+    found = re.search(rf"^{re.escape(user)}:[^:\n]*:([0-9]+):", accounts, re.M)
+    return found[1] if found else ""
 
 
 def _inode(init: int, address: str, port: int) -> str:
@@ -90,15 +112,19 @@ def _descendants(process: int) -> Iterator[int]:
 
 
 def _user(init: int, process: int, admin: str) -> str:
-    """Return whose a process is: the user of its unit, the admin user's outside of units."""
+    """Return whose a process is: the user of its unit, the admin user's outside of units; "" where that
+    cannot be read."""
     while process not in (init, 0):
         try:
-            words = (_PROC / f"{process}/cmdline").read_text().split("\0")
-            process = int((_PROC / f"{process}/stat").read_text().rpartition(")")[2].split()[1])
+            words = (_PROC / f"{process}/cmdline").read_text(errors="replace").split("\0")
+            process = int(
+                (_PROC / f"{process}/stat").read_text(errors="replace").rpartition(")")[2].split()[1]
+            )
+            if _KEEPER in words[:2]:
+                (unit,) = words[words.index(_KEEPER) + 1 :][:1] or [""]
+                text = read_inside(_root(init), f"etc/systemd/system/{unit}")
+                named = re.findall(r"^User=(.*)$", text, re.M)
+                return named[-1] if named else "0"
         except OSError:
             return ""
-        if _KEEPER in words[:2]:
-            unit = _PROC / f"{init}/root/etc/systemd/system" / words[words.index(_KEEPER) + 1]
-            named = re.findall(r"^User=(.*)$", unit.read_text(), re.M)
-            return named[-1] if named else "0"
     return admin

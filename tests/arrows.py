@@ -92,7 +92,7 @@ ARROWS: dict[str, set[str]] = {
         *("rehearsal.arm", "rehearsal.arm.auth.directory", "rehearsal.arm.core"),
         *("rehearsal.arm.resource_types", "rehearsal.arm.services"),
         *("rehearsal.arm.storage", "rehearsal.faults", "rehearsal.imds", "rehearsal.provider"),
-        *("infra.naming", "rehearsal.blobs", "rehearsal.vms"),
+        *("infra.naming", "launch.remote.base.files", "rehearsal.blobs", "rehearsal.vms"),
     },
     "rehearsal.blobs": {
         *("rehearsal.arm.auth", "rehearsal.arm.core", "rehearsal.arm.network", "rehearsal.arm.services"),
@@ -140,7 +140,7 @@ ARROWS: dict[str, set[str]] = {
     "rehearsal.provider": {
         *("rehearsal.arm.core", "rehearsal.arm.resource_types", "rehearsal.listener", "rehearsal.run_dir"),
     },
-    "rehearsal.hardware": {"catalogue"},
+    "rehearsal.hardware": {"catalogue", "rehearsal.node_files"},
     "rehearsal.vms": {"rehearsal.callers", "rehearsal.hardware", "rehearsal.listener", "rehearsal.run_dir"},
     "infra": {
         *("catalogue", "images", "launch.remote.base"),

@@ -85,9 +85,13 @@ class Experiment(Element):
     def get_runs(
         self, type: Any = None, tags: Any = None, properties: Any = None, include_children: bool = False
     ) -> Iterator[Run]:
-        """Yield the runs of this name on the chosen stack's nodes, newest first; properties are tags."""
+        """Yield the runs of this name on the chosen stack's nodes, newest first; properties are tags. Report
+        as a notice why some may be missing."""
         wanted = {**_wanted(properties), **_wanted(tags)}
-        for record in reversed(Fab(None).json("jobs", "--all")):
+        records, problem = Fab(None).jobs()
+        if problem:
+            report([f"not all runs may be listed: {problem}"])
+        for record in reversed(records):
             has = record.get("tags") or {}
             if record.get("experiment") == self.name and all(
                 name in has and value in (None, has[name]) for name, value in wanted.items()

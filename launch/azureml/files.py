@@ -5,18 +5,24 @@ from __future__ import annotations
 import filecmp
 import re
 import shutil
+import stat
 import tempfile
+import unicodedata
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from launch.azureml.exceptions import UserErrorException
 from launch.azureml.program import Fab
+from launch.credentials import STATE
 from launch.numbers import counted
-from launch.results.folder import SUMS
+from launch.results.folder import SUMS, CannotKeep, has_folder, look
 
-__all__ = ["Files", "destination", "local_paths"]
+__all__ = ["Files", "copy_new", "destination", "local_paths"]
 
+_NAMED = 10
+"""Files that an error names."""
+_REMEDY = "name another place, move what is there, or take `fab collect`, which makes a folder of its own"
 _OF_RANK = re.compile(r"rank-(0|[1-9][0-9]{0,8})\.log")
 
 
@@ -105,3 +111,86 @@ def local_paths(
         raise UserErrorException("output_paths", None, problem, "give one path for each file")
     chosen = [name.removeprefix(without) for name in names] if paths is None else list(paths)
     return [Path(directory or ".") / name for name in chosen]
+
+
+def copy_new(
+    files: Sequence[tuple[str, Path, Path]], parameter: str, given: str | None, *, is_folder: bool = True
+) -> None:
+    """Copy files of a run, each with its name, its copy here and its target, or none of them. ``given`` is
+    the folder of all targets unless ``is_folder`` is False.
+
+    A job chooses names and contents, so that nothing that is there is replaced. Raise UserErrorException
+    naming the targets where something else is, in git's or Ranklift's own folder or behind a link; an equal
+    file stays.
+    """
+    chosen = Path(given or ".") if is_folder else Path()
+    problems = [
+        (target, _problem(source, target, *_split(name, chosen, target))) for name, source, target in files
+    ]
+    refused = [f"{target} {problem}" for target, problem in problems if problem]
+    if refused:
+        more = [f"{len(refused) - _NAMED} more"] if len(refused) > _NAMED else []
+        problem = f"nothing is copied: {', '.join(refused[:_NAMED] + more)}"
+        raise UserErrorException(parameter, given, problem, _REMEDY)
+    for _, source, target in files:
+        if look(target) is None:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _copy(source, target)
+
+
+def _problem(source: Path, target: Path, top: Path, inside: Path) -> str:
+    """Return why a file cannot be copied to ``target``, which is ``inside`` of the folder ``top``; or ""."""
+    if any(map(_is_obeyed, target.parts)):
+        return "would be in a folder of settings, which programs obey"
+    try:
+        for folder in list(inside.parents)[-2::-1]:
+            if not has_folder(top, top / folder):
+                return ""
+    except CannotKeep as error:
+        return f"has no place: {error}"
+    found = look(target)
+    if found is None or (stat.S_ISREG(found.st_mode) and filecmp.cmp(source, target, shallow=False)):
+        return ""
+    return "is there with another content"
+
+
+def _split(name: str, chosen: Path, target: Path) -> tuple[Path, Path]:
+    """Return a target as the folder that the script chose, ``chosen`` at least, and the end that it shares
+    with the run's name for the file.
+
+    >>> for target in ("/x/a/b", "outputs/a/b", "x/c"):
+    ...     print(*_split("outputs/a/b", Path("."), Path(target)))
+    /x a/b
+    . outputs/a/b
+    x c
+    >>> print(*_split("outputs/a/b", Path("outputs"), Path("outputs/a/b")))
+    outputs a/b
+    """
+    given = len(chosen.parts) if target.is_relative_to(chosen) else 0
+    theirs, parts = PurePosixPath(name).parts, target.parts
+    at = len(parts) - 1
+    while at > given and parts[at - 1 :] == theirs[at - 1 - len(parts) :]:
+        at -= 1
+    return Path(*parts[:at]), Path(*parts[at:])
+
+
+def _is_obeyed(part: str) -> bool:
+    """Return whether a file system may take the name for the folder of git, whose settings run programs (as
+    git's own ``verify_path`` has it), or of Ranklift.
+
+    >>> [_is_obeyed(part) for part in (".GIT", "git~1", ".g\u200cit", ".git. ", ".git::x", ".Ranklift")]
+    [True, True, True, True, True, True]
+    >>> _is_obeyed(".gitignore")
+    False
+    """
+    letters = (one for one in part.partition(":")[0] if unicodedata.category(one) != "Cf")
+    return "".join(letters).rstrip(" .").casefold() in (".git", "git~1", STATE)
+
+
+def _copy(source: Path, target: Path) -> None:
+    with source.open("rb") as data, target.open("xb") as copy:
+        try:
+            shutil.copyfileobj(data, copy)
+        except OSError:
+            target.unlink(missing_ok=True)  # the next call would find it there
+            raise

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -63,14 +63,25 @@ class Fab:
 
         Raise ExperimentExecutionException with the task's own error, MissingTool without ``fab``.
         """
+        found, problem = self._json(words)
+        if problem:
+            raise ExperimentExecutionException(problem)
+        return found
+
+    def jobs(self, *words: str) -> tuple[Sequence[Mapping[str, Any]], str]:
+        """Return the records of ``fab jobs``, and why some may be missing: a silent node, a damaged record;
+        "" where none is. Raise as :meth:`json` when no record can be listed."""
+        return self._json(("jobs", "--all", *words))
+
+    def _json(self, words: Sequence[str]) -> tuple[Any, str]:
         answer = self.run([*words, "--json"])
-        if answer.status != 0:
-            raise ExperimentExecutionException(self._explained(answer))
+        problem = self._explained(answer) if answer.status != 0 else ""
         try:
-            return json.loads(answer.out)
+            return json.loads(answer.out), problem
         except ValueError:
             said = answer.out.strip() or "nothing"
-            raise ExperimentExecutionException(f"`fab {words[0]}` did not print JSON but: {said}") from None
+            no_json = f"`fab {words[0]}` did not print JSON but: {said}"
+            raise ExperimentExecutionException(problem or no_json) from None
 
     def run(
         self,

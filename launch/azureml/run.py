@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from launch.azureml.exceptions import (
     ExperimentExecutionException,
     UserErrorException,
 )
-from launch.azureml.files import Files, destination, local_paths
+from launch.azureml.files import Files, copy_new, destination, local_paths
 from launch.azureml.missing import Element
 from launch.azureml.notices import report, write_line
 from launch.azureml.program import Fab
@@ -79,16 +78,20 @@ class Run(Element):
     def record(self) -> dict[str, Any]:
         """Return the job's record from ``fab jobs --json``: its state, nodes, times and failure.
 
-        Raise UserErrorException when no node has the job.
+        Raise UserErrorException when no node has the job, ExperimentExecutionException when one of the nodes
+        or records that cannot be read may.
         """
         last = self._last
         # `fab upload` makes an incomplete job succeed.
         if last is not None and last["state"] != "INCOMPLETE" and _STATUS[last["state"]] in _OVER:
             return last
-        for record in self._fab.json("jobs", "--all", *_where(self._head)):
+        records, problem = self._fab.jobs(*_where(self._head))
+        for record in records:
             if record["job"] == self.id:
                 self._last = dict(record)
                 return self._last
+        if problem:
+            raise ExperimentExecutionException(problem)
         raise UserErrorException("run_id", self.id, "no node has this job", "see `fab jobs`")
 
     def wait_for_completion(
@@ -294,12 +297,14 @@ class Run(Element):
     ) -> None:
         """Copy one file to ``output_file_path``: a file or a folder; the current folder when not given.
 
-        Raise UserErrorException when the run has no such file.
+        Raise UserErrorException when the run has no such file, and where another is there already.
         """
         table = self._table()
         if name not in table:
             raise UserErrorException("name", name, "the run has no such file", "see run.get_file_names()")
-        _copy(table[name], destination(name, output_file_path))
+        target = destination(name, output_file_path)
+        file = (name, table[name], target)
+        copy_new([file], "output_file_path", output_file_path, is_folder=False)
 
     def download_files(
         self,
@@ -313,7 +318,8 @@ class Run(Element):
         """Copy all files, or those of the folder ``prefix``, into ``output_directory`` (or here).
 
         ``append_prefix=False`` omits the prefix from the target paths; ``output_paths`` gives them one
-        by one. Raise UserErrorException when there is no such folder.
+        by one. Raise UserErrorException when there is no such folder, and, with nothing copied, where other
+        files are there already.
         """
         wanted = prefix.replace("\\", "/").strip("/") + "/" if prefix else ""
         names = {name: path for name, path in self._table().items() if name.startswith(wanted)}
@@ -322,18 +328,16 @@ class Run(Element):
             raise UserErrorException("prefix", prefix, "the run has no files there", remedy)
         shorter = "" if append_prefix else wanted
         paths = local_paths(list(names), output_directory, output_paths, shorter)
-        for source, target in zip(names.values(), paths, strict=True):
-            _copy(source, target)
+        files = [(*file, path) for file, path in zip(names.items(), paths, strict=True)]
+        copy_new(files, "output_directory", output_directory)
 
     def get_all_logs(self, destination: str | None = None) -> list[str]:
-        """Copy the logs of all ranks into ``destination`` (the current folder) and return their paths."""
+        """Copy the logs of all ranks into ``destination`` (the current folder) and return their paths. Raise
+        UserErrorException where others are there already."""
         folder = Path(destination or ".")
-        paths = []
-        for name, source in self._table().items():
-            if name.startswith("user_logs/"):
-                _copy(source, folder / name)
-                paths.append(str(folder / name))
-        return paths
+        logs = {name: path for name, path in self._table().items() if name.startswith("user_logs/")}
+        copy_new([(name, path, folder / name) for name, path in logs.items()], "destination", destination)
+        return [str(folder / name) for name in logs]
 
     def __repr__(self) -> str:
         return f"Run(Experiment: {getattr(self.experiment, 'name', None)}, Id: {self.id}, Type: {self.type})"
@@ -379,8 +383,3 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # KeyError until Python 3.13
         return str(os.getuid())
-
-
-def _copy(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(source, target)

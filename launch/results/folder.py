@@ -28,7 +28,17 @@ from launch.remote.collect.trees import TREES, is_work
 from launch.results.diff import Copy, Here, numbered
 from launch.results.layout import PARTS, SUMS
 
-__all__ = ["PARTS", "SUMS", "CannotKeep", "Changed", "Results", "read_sums", "sums_line"]
+__all__ = [
+    "PARTS",
+    "SUMS",
+    "CannotKeep",
+    "Changed",
+    "Results",
+    "has_folder",
+    "look",
+    "read_sums",
+    "sums_line",
+]
 
 _LOCK = "lock"
 _CHUNK = 1 << 16
@@ -107,7 +117,7 @@ class Results:
         copies = []
         links = set()
         number = 1
-        while (found := self._look(self.folder / numbered(name, number))) is not None:
+        while (found := look(self.folder / numbered(name, number))) is not None:
             as_numbered = numbered(name, number)
             if stat.S_ISREG(found.st_mode):
                 digest = self._sums.get(as_numbered)
@@ -115,16 +125,10 @@ class Results:
             elif stat.S_ISLNK(found.st_mode):
                 links.add(str((self.folder / as_numbered).readlink()))
             number += 1
-        part = self._look(self._parts / name)
+        part = look(self._parts / name)
         if part is not None and stat.S_ISREG(part.st_mode):
             copies.append(Copy(name, part.st_size, part.st_mtime_ns, whole=False))
         return Here(tuple(copies), numbered(name, number), frozenset(links))
-
-    def _look(self, path: Path) -> os.stat_result | None:
-        try:
-            return path.lstat()
-        except OSError:  # also for an invalid name, whose write raises the error
-            return None
 
     def digest(self, copy: Copy, on_bytes: Callable[[int], object]) -> Any:
         """Return the running SHA-256 of the copy, ready for more bytes. Raise :class:`Changed`."""
@@ -212,7 +216,7 @@ class Results:
         part, path = self._parts / name, self._ready(self.folder, at)
         try:
             _set_time(part, mtime_ns)
-            found = self._look(path)
+            found = look(path)
             same = replaces is not None and found is not None and _is(found, replaces)
             if found is not None and not same:
                 at = self.here(name).free
@@ -248,7 +252,7 @@ class Results:
         return self._make(top, parent) / name[len(parent) :].lstrip("/")
 
     def _make(self, top: Path, name: str) -> Path:
-        """Make a folder within ``top`` as needed; return it. Follow no link: it may come from a node."""
+        """Make a folder within ``top`` as needed; return it. Raise :class:`CannotKeep`."""
         path = top
         for part in filter(None, name.split("/")):
             path = path / part
@@ -257,14 +261,11 @@ class Results:
             if len(self._made) >= _MOST_FOLDERS:
                 raise CannotKeep(f"would be in one of more than {_MOST_FOLDERS} folders of this collect")
             try:
-                found = self._look(path)
+                found = look(path)
                 if found is not None and top == self._parts and not stat.S_ISDIR(found.st_mode):
                     path.unlink()  # left by a file that has become a folder
-                    found = None
-                if found is None:
+                if not has_folder(top, path):
                     path.mkdir(exist_ok=True)
-                elif not stat.S_ISDIR(found.st_mode):
-                    raise CannotKeep(f"{path.relative_to(top)} is not a folder: the file cannot be written")
             except OSError as error:
                 raise self.trouble(error) from None
             self._made.add(path)
@@ -307,7 +308,7 @@ class Results:
             return
         try:
             with self._guard:
-                self._sums = {n: d for n, d in self._sums.items() if self._look(self.folder / n) is not None}
+                self._sums = {n: d for n, d in self._sums.items() if look(self.folder / n) is not None}
                 if self.broken is None and (self._sums or (self.folder / SUMS).exists()):
                     self._write_sums()
             for folder, _, _ in os.walk(self._parts, topdown=False):
@@ -319,6 +320,25 @@ class Results:
                 self.folder.rmdir()  # empty, as no node has the job
         finally:
             self._lock.close()
+
+
+def look(path: Path) -> os.stat_result | None:
+    """Return what is at the path, a link itself; None for nothing."""
+    try:
+        return path.lstat()
+    except OSError:  # also for an invalid name, whose write raises the error
+        return None
+
+
+def has_folder(top: Path, path: Path) -> bool:
+    """Return whether there is a folder at ``path``, on the way to a file within ``top``.
+
+    Raise :class:`CannotKeep` for anything else: no link is followed, as it may come from a node.
+    """
+    found = look(path)
+    if found is not None and not stat.S_ISDIR(found.st_mode):
+        raise CannotKeep(f"{path.relative_to(top)} is not a folder: the file cannot be written")
+    return found is not None
 
 
 def _is_record(name: str) -> bool:

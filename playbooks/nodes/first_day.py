@@ -118,9 +118,10 @@ def _of_nodes(*names: str) -> Callable[[Findings], dict[str, Any]]:
 
 def _images(found: Findings) -> dict[str, Any]:
     answers = _of_nodes("cloud_init_errors", "system_disk", "components", "gpus")(found)
-    for node, said in found.nodes.items():
-        if (imds := _imds(said)) is not None:
-            answers[node]["image"] = imds["image"]
+    images = {node: imds["image"] for node, said in found.nodes.items() if (imds := _imds(said)) is not None}
+    for node, image in images.items():  # which may be all that the node answered
+        others = answers[node] if isinstance(answers[node], dict) else {}
+        answers[node] = {**others, "image": image}
     return answers
 
 

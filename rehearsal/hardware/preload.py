@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rehearsal.hardware.c_library import build_library
+from rehearsal.node_files import read_inside, remove_inside, replace_inside
 
 __all__ = ["CLOCK", "SYSTEM", "make_library", "preload", "set_clock"]
 
@@ -24,14 +25,20 @@ def make_library(folder: Path, name: str) -> None:
 
 
 def preload(root: Path, name: str, *, wanted: bool = True) -> None:
-    """Let programs that start on a node load a library, or no longer; ``root`` is the node's root folder."""
-    file, line = root / _PRELOAD, f"{_SHOWN}/{name}\n"
-    lines = file.read_text().splitlines(keepends=True) if file.exists() else []
+    """Let programs that start on a node load a library, or no longer; ``root`` is the node's root folder.
+
+    What a job has put in the place of the list is replaced.
+    """
+    line = f"{_SHOWN}/{name}\n"
+    try:
+        lines = read_inside(root, _PRELOAD).splitlines(keepends=True)
+    except OSError:
+        lines = []
     lines = [other for other in lines if other != line] + ([line] if wanted else [])
     if lines:
-        file.write_text("".join(lines))
+        replace_inside(root, _PRELOAD, "".join(lines))
     else:
-        file.unlink(missing_ok=True)
+        remove_inside(root, _PRELOAD)
 
 
 def set_clock(root: Path, seconds: int) -> None:
@@ -40,7 +47,7 @@ def set_clock(root: Path, seconds: int) -> None:
     Running programs keep their time.
     """
     if seconds:
-        (root / _OFFSET).write_text(f"{seconds}\n")
+        replace_inside(root, _OFFSET, f"{seconds}\n")
     preload(root, CLOCK, wanted=bool(seconds))
     if not seconds:
-        (root / _OFFSET).unlink(missing_ok=True)
+        remove_inside(root, _OFFSET)

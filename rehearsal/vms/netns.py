@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from rehearsal.callers import may_ask
+from rehearsal.callers import forget, may_ask
 from rehearsal.hardware.memory import MEMINFO, MemoryFiles
 from rehearsal.hardware.preload import set_clock
 from rehearsal.vms.boot import NodeSpec, mac, power_on
@@ -188,6 +188,7 @@ class NetnsProcess:
                 for spec, pid in batch.booted():
                     self._pids[spec.name], self._specs[spec.name] = pid, spec
                     self._gone[pid] = asyncio.Event()
+                    forget(pid)
                     self._memory.add(pid, Path(spec.name, MEMINFO))
                 _link_nodes(batch.booted())
                 release.close()

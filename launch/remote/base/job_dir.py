@@ -25,7 +25,7 @@ from launch.remote.base import timing
 from launch.remote.base.files import keep_name, read_regular, remove_unfinished, replace_file, shorten_file
 from launch.remote.base.processes import identity, is_alive
 from launch.remote.base.records import Plan, Process, ShownPlan, State, Version
-from launch.remote.reading import Malformed, parse
+from launch.remote.reading import JobId, Malformed, parse, read
 
 __all__ = [
     "PLAN_VERSION",
@@ -157,23 +157,20 @@ def not_uploaded(job: str, why: str) -> str:
 
 
 _END = {"state", "reason", "exit_status", "failure"}
-_STATE_FIELDS = first_state("", {"nodes": []}, 0.0, None).keys()  # type: ignore[typeddict-item]  # enough for it
 
 
-def _is_state_of(job: str, state: State) -> bool:
-    """Return whether the fields that this head uses are of their types: a job can write to its own record."""
-    process, end, urls = state["supervisor"], state.get("pending"), state.get("uploading", [])
-    return (
-        state["job"] == job
-        and isinstance(state["state"], str)
-        and isinstance(state["reason"], str)
-        and isinstance(state["created"], (int, float))
-        and (process is None or (isinstance(process, dict) and isinstance(process.get("pid"), int)))
-        and (end is None or (isinstance(end, dict) and end.keys() == _END and end["state"] in TERMINAL))
-        and (end is None or isinstance(end["reason"], str))
-        and isinstance(urls, list)
-        and all(isinstance(url, str) for url in urls)
-    )
+def _parse_state(job: str, data: bytes, path: str) -> State:
+    """Return the state that the bytes of the job's state.json hold. Raise :class:`Torn` also where a field is
+    not of its type: a job can write to its own record and to others'."""
+    record = _parse_record(data, (), path)
+    try:
+        state: State = read(State, record)
+    except Malformed as error:
+        raise Torn(path, f"is damaged: {error}") from None
+    end = state.get("pending")
+    if state["job"] != job or (end and (record["pending"].keys() != _END or end["state"] not in TERMINAL)):
+        raise Torn(path, "is damaged")
+    return state
 
 
 class Folder:
@@ -210,13 +207,14 @@ class Folder:
     def state(self) -> State:
         """Return the job's state; write LOST when the supervisor is gone without a terminal state.
 
-        Where state.json is torn, after a crash of the head, a live supervisor goes on and writes the file
-        again; without a supervisor the job is LOST.
+        Where state.json is torn, after a crash of the head or by a job, a live supervisor goes on and writes
+        the file again; without a supervisor the job is LOST.
         """
         try:
             state = self._state()
         except Torn as torn:
-            state, reason = self._made_again(), f"the head went down while it wrote the job's records: {torn}"
+            state = self._made_again()
+            reason = f"the job's records are damaged, by a crash of the head or by a job: {torn}"
         else:
             reason = (
                 "the job's supervisor exited without recording why: the head was restarted or out of memory"
@@ -258,17 +256,15 @@ class Folder:
             raise
         except OSError as error:
             raise Torn(path, f"cannot be read: {error.strerror}") from None
-        state: State = _parse_record(data, _STATE_FIELDS, path)
-        if not _is_state_of(self.job, state):
-            raise Torn(path, "is damaged")
-        return state
+        return _parse_state(self.job, data, path)
 
     def _made_again(self) -> State:
         """Return a state from other records and processes, in place of a torn state.json."""
-        began, supervisor = os.stat(self.path).st_mtime, self._find_supervisor()
+        began = min(max(os.stat(self.path).st_mtime, 0.0), time.time())  # a job can set it
+        supervisor = self._find_supervisor()
         try:
-            state = first_state(self.job, self.plan(), began, supervisor)
-        except (OSError, Unreadable, LookupError, TypeError):
+            state: State = read(State, first_state(self.job, self.plan(), began, supervisor))
+        except (OSError, Unreadable, Malformed, LookupError, TypeError):
             nothing: Plan = {"nodes": []}  # type: ignore[typeddict-item]  # all that is known of a torn plan
             state = first_state(self.job, nothing, began, supervisor)
         return {**state, "state": "RUNNING", "reason": "state.json is damaged"}
@@ -395,6 +391,7 @@ def all_jobs() -> list[State]:
         return []
     states = []
     for name in names:
-        with suppress(OSError, ValueError, KeyError):  # a folder that another process makes or removes
-            states.append(Folder(name).state())
+        # Another process may be making or removing the folder, and one without an id as its name is no job's.
+        with suppress(OSError, ValueError, KeyError, Malformed):
+            states.append(Folder(read(JobId, name)).state())
     return sorted(states, key=lambda state: state["created"])

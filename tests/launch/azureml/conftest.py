@@ -1,4 +1,4 @@
-"""A folder to submit from, with a fabfile, a script, and a fake ``fab``."""
+"""A folder to submit from, with a fabfile, a script, and a fake ``fab``, and a run with its files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.azureml import notices
+from launch.azureml import Experiment, Run, ScriptRunConfig, Workspace, notices
 from tests.launch.azureml.fake_fab import FakeFab, install
 
 
@@ -23,3 +23,24 @@ def fab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeFab:
     for name in ("RANKLIFT_STACK", "RANKLIFT_PYTHON", "RANKLIFT_PROJECT"):
         monkeypatch.delenv(name, raising=False)
     return install(tmp_path / "bin", monkeypatch)
+
+
+@pytest.fixture
+def run(fab: FakeFab) -> Run:
+    return Experiment(Workspace.from_config(), "experiment_name").submit(
+        ScriptRunConfig("src", "train.py", compute_target="dev"), tags={"lr": "0.1"}
+    )
+
+
+@pytest.fixture
+def files(fab: FakeFab) -> FakeFab:
+    fab.file("job.json", "{}")
+    for rank in range(4):
+        fab.file(f"logs/rank-{rank}.log", f"rank {rank}\n")
+    fab.file("outputs/node000000/model.pt", "of the head")
+    fab.file("outputs/node000000/same.txt", "same")
+    fab.file("outputs/node000000/deep/er/x.txt", "x")
+    fab.file("outputs/node000001/model.pt", "of the other")
+    fab.file("outputs/node000001/same.txt", "same")
+    fab.file("outputs/node000001/only.txt", "there")
+    return fab

@@ -24,13 +24,6 @@ from launch.errors import JobFailed
 from tests.launch.azureml.fake_fab import FAILED, JOB, NODES, FakeFab, record
 
 
-@pytest.fixture
-def run(fab: FakeFab) -> Run:
-    return Experiment(Workspace.from_config(), "experiment_name").submit(
-        ScriptRunConfig("src", "train.py", compute_target="dev"), tags={"lr": "0.1"}
-    )
-
-
 @pytest.mark.parametrize(
     ("state", "status"),
     [
@@ -189,20 +182,6 @@ def test_there_is_no_portal_and_the_run_says_so(run: Run) -> None:
 # -- files --------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def files(fab: FakeFab) -> FakeFab:
-    fab.file("job.json", "{}")
-    for rank in range(4):
-        fab.file(f"logs/rank-{rank}.log", f"rank {rank}\n")
-    fab.file("outputs/node000000/model.pt", "of the head")
-    fab.file("outputs/node000000/same.txt", "same")
-    fab.file("outputs/node000000/deep/er/x.txt", "x")
-    fab.file("outputs/node000001/model.pt", "of the other")
-    fab.file("outputs/node000001/same.txt", "same")
-    fab.file("outputs/node000001/only.txt", "there")
-    return fab
-
-
 NAMES = [
     "outputs/deep/er/x.txt",
     "outputs/model.pt",
@@ -314,6 +293,34 @@ def test_a_run_can_be_taken_up_by_its_id(fab: FakeFab) -> None:
     assert (run.id, run.experiment.name, run.get_status()) == (JOB, "experiment_name", "Completed")
     with pytest.raises(UserErrorException, match=r"^run_id = 'nope': no node has this job"):
         Run.get(Workspace.from_config(), "nope")
+
+
+DAMAGED = {"status": 1, "err": "node000000: a record is damaged\nerror: 1 job not shown: damaged records\n"}
+
+
+def test_a_run_is_read_beside_a_record_that_another_job_has_spoilt(
+    fab: FakeFab, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fab.answer("jobs", out=json.dumps([record("SUCCEEDED")]), **DAMAGED)
+    assert run.get_status() == "Completed"
+    assert run.wait_for_completion()["status"] == "Completed"
+    assert "a record is damaged" in capsys.readouterr().err
+    assert Run.get(Workspace.from_config(), JOB).get_status() == "Completed"
+
+
+def test_a_run_that_is_not_listed_beside_a_damaged_record_may_be_there(fab: FakeFab, run: Run) -> None:
+    for printed in ("[]", ""):
+        fab.answer("jobs", out=printed, **DAMAGED)
+        with pytest.raises(ExperimentExecutionException, match=r"^1 job not shown: damaged records$"):
+            run.get_status()
+
+
+def test_runs_are_listed_beside_a_damaged_record_with_a_notice(
+    fab: FakeFab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fab.answer("jobs", out=json.dumps([record("SUCCEEDED")]), **DAMAGED)
+    assert [run.id for run in Experiment(Workspace.from_config(), "experiment_name").get_runs()] == [JOB]
+    assert "notice: not all runs may be listed: 1 job not shown: damaged records\n" in capsys.readouterr().err
 
 
 # -- submitting ---------------------------------------------------------------------------------------------

@@ -14,8 +14,10 @@ import pytest
 from launch.client.events import JobState
 from launch.remote import cli
 from launch.remote.base import files, job_dir, processes
+from launch.remote.base.payloads import JobListing
 from launch.remote.head import cancel, job_state, query
 from launch.remote.head.outcome import Outcome
+from launch.remote.reading import read
 from tests.launch.remote.sample_records import sample_plan, sample_state
 
 PLAN = sample_plan("t-1", nodes=[{"name": "node000000", "ranks": [{"rank": 0}, {"rank": 1}]}])
@@ -33,6 +35,16 @@ _EDITS: list[dict[str, object]] = [
     {"uploading": 1},
     {"pending": []},
     {"pending": {}},
+    {"ranks": "x"},
+    {"state": "SUCCEEDED", "ranks": "x"},
+    {"state": "DONE"},
+    {"created": 1e300},
+    {"ended": -1},
+    {"nodes": ["../x"]},
+    {"tags": {"a": 1}},
+    {"waits_for": ["a/b"]},
+    {"failure": {"rank": 1}},
+    {"node_price": 1},
 ]
 EDITED = [json.dumps({**sample_state("t-1"), **fields}).encode() for fields in _EDITS]
 """States as a job can write its own."""
@@ -75,7 +87,7 @@ class TestState:
         (listed,) = query.list_jobs(None)["jobs"]
         state = JobState.from_dict(listed)
         assert (state.state, state.exit_status, state.nodes, state.ranks) == ("LOST", 255, ("node000000",), 2)
-        assert state.reason.startswith("the head went down while it wrote the job's records: ")
+        assert state.reason.startswith("the job's records are damaged, by a crash of the head or by a job: ")
         tear(folder, "state.json", data)
         assert query.job_report("t-1")["state"]["state"] == "LOST"
         tear(folder, "state.json", data)
@@ -130,6 +142,28 @@ def test_a_plan_with_other_nodes_hides_no_job(folder: job_dir.Folder, nodes: obj
         "t-1": "LOST",
         "t-2": "SUCCEEDED",
     }
+
+
+@pytest.mark.parametrize(
+    "fields", [{"name": 1}, {"tags": {"a": 1}}, {"nodes": [{"name": "../x", "ranks": []}]}]
+)
+@pytest.mark.parametrize("since", [-86_400, 2**40])
+def test_whatever_a_job_makes_of_its_records_the_head_has_a_list_that_can_be_read(
+    folder: job_dir.Folder, fields: dict[str, object], since: int
+) -> None:
+    tear(folder, "job.json", json.dumps({**PLAN, **fields}).encode())
+    tear(folder, "state.json", b"{}")
+    os.utime(folder.path, (since, since))
+    listed = read(JobListing, query.list_jobs(None))
+    assert [state["state"] for state in listed["jobs"]] == ["LOST"]
+    assert query.list_jobs(None) == {**listed}
+
+
+def test_a_folder_whose_name_is_no_id_is_no_job(folder: job_dir.Folder) -> None:
+    other = job_dir.Folder("a b")
+    other.create(PLAN)
+    other.write_state(sample_state("a b", state="SUCCEEDED"))
+    assert query.list_jobs(None)["jobs"] == []
 
 
 @pytest.mark.parametrize("data", TORN)

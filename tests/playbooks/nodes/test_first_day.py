@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from playbooks.nodes import first_day_probe
 from playbooks.nodes.first_day import QUESTIONS, Findings, NodeAnswer, ScaleSetFacts, report
 
@@ -26,12 +28,13 @@ def node(cloud: str = "AzurePublicCloud", **tags: str) -> NodeAnswer:
     }
 
 
-def made(cloud: str = "AzurePublicCloud") -> dict[str, Any]:
+def made(cloud: str = "AzurePublicCloud", **more: NodeAnswer) -> dict[str, Any]:
     scale_set = ScaleSetFacts({"owner": "ada", "ttl": "5"}, "Manual", 4, ["Succeeded"] * 2 + ["Failed"], 1)
     nodes: dict[str, NodeAnswer] = {
         "node000000": node(cloud, owner="ada", ttl="4"),
         "node000001": node(cloud, owner="ada", ttl="5", more="x"),
         "node000002": {"error": "no answer"},
+        **more,
     }
     return report(Findings("dev", "Standard_ND40rs_v2", 4, scale_set, nodes), "2026-11-22T20:00:00+00:00")
 
@@ -60,6 +63,28 @@ def test_every_question_is_answered_as_far_as_the_nodes_show_it() -> None:
         "node000001": {"seconds_from_boot_to_ready": 81.5},
         "node000002": "no answer",
     }
+
+
+IMDS = node()["imds"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "image"),
+    [
+        ({}, None),
+        ({"imds": "unknown: no agent"}, None),
+        ({"imds": IMDS}, {"image": "microsoft-dsvm:ubuntu-hpc:2204-v100:1"}),
+        ({"imds": IMDS, "error": "odd"}, {"image": "microsoft-dsvm:ubuntu-hpc:2204-v100:1"}),
+        ({"gpus": "unknown: none"}, {"gpus": "unknown: none"}),
+        ({"error": "no answer"}, "no answer"),
+    ],
+)
+def test_whatever_one_node_leaves_out_the_others_answers_stay(answer: NodeAnswer, image: object) -> None:
+    answers = {name: one["answer"] for name, one in made(odd=answer)["answers"].items()}
+    assert answers["image"].pop("odd") == image
+    del answers["times"]["odd"], answers["devices"]["odd"]
+    del answers["imds-tags"]["tags_of_nodes_and_scale_set"]["odd"]
+    assert answers == {name: one["answer"] for name, one in made()["answers"].items()}
 
 
 def test_it_says_where_it_was_made() -> None:

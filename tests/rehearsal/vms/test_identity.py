@@ -127,5 +127,8 @@ def test_a_rank_gets_no_token_that_could_delete_a_node_and_the_agent_does(tmp_pa
             await granted_for_a_job(it, tmp_path)
             tokens = {may for path, may in service.asked if path.endswith("/token")}
             assert tokens == {True, False}, "the agent's own request, and the rank's"
+            await it.ssh(0, "rm /run/rehearsal/nft")
+            status, output = await it.ssh(0, f"{ASK} http://169.254.169.254/metadata/instance?api-version=1")
+            assert status != 0, output
 
     asyncio.run(story())
