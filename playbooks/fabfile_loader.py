@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.machinery import (
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    ModuleSpec,
+    SourceFileLoader,
+)
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from invoke.loader import FilesystemLoader
@@ -22,12 +30,27 @@ _REMEDY = (
 )
 
 
+class _Source(SourceFileLoader):
+    """Runs what the source says: a repository's ``__pycache__`` may hold anything (PEP 552, unchecked)."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
 class FabfileLoader(FilesystemLoader):
     """Invoke's loader, with the fabfile's folder last on the module path instead of first.
 
     A ``yaml.py`` of a repository would be run in the place of the module that every task imports. The folder
     leaves the path again where the fabfile has no task of its own, which could still import from it.
     """
+
+    def find(self, name: str) -> ModuleSpec | None:
+        """Return the fabfile, to be run from its source; None where there is none."""
+        spec = super().find(name)
+        if spec is not None and spec.origin is not None:
+            spec.loader = _Source(spec.name, spec.origin)
+        return spec
 
     def load(self, name: str | None = None) -> tuple[ModuleType, str]:
         """Return the fabfile's module and its folder.
@@ -47,6 +70,10 @@ class FabfileLoader(FilesystemLoader):
         _refuse(
             settings, (".py",), "is code that Fabric would run as its settings", "write them into fabric.yaml"
         )
+        modules = FileFinder(
+            str(folder), (ExtensionFileLoader, EXTENSION_SUFFIXES), (_Source, SOURCE_SUFFIXES)
+        )
+        sys.path_importer_cache[str(folder)] = modules
         if is_added := str(folder) not in sys.path:
             sys.path.append(str(folder))
         module, parent = super().load(name)

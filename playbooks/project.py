@@ -256,8 +256,9 @@ def _digest_of(source: Path) -> str:
 
 
 def find_project(configured: str | None, fabfile_folder: Path | None) -> Path:
-    """Return the project folder.
+    """Return the project folder: the one that is named, else the fabfile's or one above it.
 
+    A repository below it is not asked: with a Pulumi.yaml of its own it would choose which commands run.
     Raises :class:`~launch.errors.InputError` when none is found or the one named has no Pulumi.yaml.
     """
     if configured:
@@ -266,12 +267,13 @@ def find_project(configured: str | None, fabfile_folder: Path | None) -> Path:
     named = os.environ.get("RANKLIFT_PROJECT")
     if named:
         return _checked("RANKLIFT_PROJECT", named, Path(named).expanduser())
-    found = project_around(Path.cwd())
+    start = fabfile_folder or Path.cwd()
+    found = project_around(start)
     if found is not None:
         return found
     raise InputError(
         "project",
-        str(Path.cwd()),
+        str(start),
         "no Ranklift project here or above",
         'set RANKLIFT_PROJECT, or ns.configure({"ranklift": {"project": "…"}}) in the fabfile',
     )

@@ -151,7 +151,9 @@ def _program(spare: Path) -> list[str]:
         (folder / "fabfile.py").is_file() or (folder / "fabfile").is_dir() for folder in (here, *here.parents)
     ):
         return [fab]
-    (spare / "fabfile.py").write_text(_FABFILE)
+    project = project_folder()
+    named = f"ns.configure({{'ranklift': {{'project': {str(project)!r}}}}})\n" if project else ""
+    (spare / "fabfile.py").write_text(_FABFILE + named)
     return [fab, "--search-root", str(spare)]
 
 

@@ -135,8 +135,9 @@ def _project(table: Mapping[str, Any]) -> Path | None:
     named = table["project"] or os.environ.get("RANKLIFT_PROJECT")
     if named:
         return Path(named).expanduser()
+    fabfile = fabfile_around(Path.cwd())
     try:
-        return project_around(Path.cwd())
+        return project_around(fabfile.parent if fabfile else Path.cwd())
     except InputError:  # another user's
         return None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import py_compile
+import sys
 from pathlib import Path
 
 import pytest
@@ -114,3 +116,40 @@ def test_a_project_that_another_user_may_have_put_above_is_not_taken(shared: Pat
     assert f"project = '{shared}/Pulumi.yaml': it, or its folder, belongs to another user" in ran.stderr
     named = fab(shared / "mine", "jobs", env={"RANKLIFT_PROJECT": str(shared)})
     assert "belongs to another user" not in named.stderr
+
+
+def compiled(source: Path, text: str) -> None:
+    """Put other code into the cache of a source, to be run without a look at the source."""
+    other = source.with_name("other.txt")
+    other.write_text(text)
+    cache = source.parent / "__pycache__" / f"{source.stem}.{sys.implementation.cache_tag}.pyc"
+    py_compile.compile(
+        str(other), str(cache), doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+    )
+
+
+@pytest.mark.parametrize("name", ["fabfile.py", "fabfile/__init__.py", "helper.py"])
+def test_what_runs_is_the_source_and_no_cache_of_the_repositorys(repository: Path, name: str) -> None:
+    path = repository / name
+    path.parent.mkdir(exist_ok=True)
+    if path.name == "__init__.py":
+        (repository / "fabfile.py").unlink()
+        path.write_text(OWN)
+        (path.parent / "helper.py").write_text("WORD = 'helped'\n")
+    else:
+        (repository / "fabfile.py").write_text(OWN)
+        (repository / "helper.py").write_text("WORD = 'helped'\n")
+    compiled(path, HOSTILE.replace("'owned'", f"{str(repository / 'owned')!r}") + path.read_text())
+    assert fab(repository, "mine").stdout == "helped\n"
+    fab(repository, "--complete", "--", "fab j")
+    assert not [*repository.rglob("owned")]
+
+
+def test_a_repository_below_the_fabfiles_folder_does_not_become_the_project(repository: Path) -> None:
+    (repository / "clone").mkdir()
+    write_project(repository / "clone", "dev")
+    ran = fab(repository / "clone", "jobs")
+    assert "stack = 'dev': has no saved inventory" in ran.stderr
+    (repository / "clone/.ranklift/dev").mkdir(parents=True)
+    (repository / "clone/.ranklift/dev/inventory.json").write_text("{}")
+    assert fab(repository / "clone", "jobs").stderr == ran.stderr
