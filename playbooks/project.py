@@ -258,8 +258,8 @@ def _digest_of(source: Path) -> str:
 def find_project(configured: str | None, fabfile_folder: Path | None) -> Path:
     """Return the project folder: the one that is named, else the fabfile's or one above it.
 
-    A repository below it is not asked: with a Pulumi.yaml of its own it would choose which commands run.
-    Raises :class:`~launch.errors.InputError` when none is found or the one named has no Pulumi.yaml.
+    A clone below it is not asked: its Pulumi.yaml would choose what runs. Raises
+    :class:`~launch.errors.InputError` when none is found or the one named has no Pulumi.yaml.
     """
     if configured:
         folder = (fabfile_folder or Path.cwd()) / Path(configured).expanduser()
@@ -267,9 +267,7 @@ def find_project(configured: str | None, fabfile_folder: Path | None) -> Path:
     named = os.environ.get("RANKLIFT_PROJECT")
     if named:
         return _checked("RANKLIFT_PROJECT", named, Path(named).expanduser())
-    start = fabfile_folder or Path.cwd()
-    found = project_around(start)
-    if found is not None:
+    if found := project_around(start := fabfile_folder or Path.cwd()):
         return found
     raise InputError(
         "project",
