@@ -145,12 +145,22 @@ def test_jobs_that_run_or_wait_are_named(nodes: Nodes) -> None:
     nodes.cancel(running.job)
 
 
-def test_a_head_with_a_damaged_record_of_a_job_is_one_whose_jobs_are_unknown(nodes: Nodes) -> None:
+def test_a_damaged_record_of_a_job_that_has_ended_leaves_its_heads_other_jobs_known(nodes: Nodes) -> None:
     job = nodes.run(shell("true"))[0].job
     path = nodes.folder / "node000000/.ranklift/jobs" / job / "state.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "ranks": -1}))
-    (reason,) = find_losses(DEV, inventory()).unknown.values()
-    assert f"the record of job {job} is damaged" in reason
+    found = find_losses(DEV, inventory())
+    assert (found.unknown, found.unended) == ({}, ())
+    assert {one.job: one.state for one in nodes.jobs()}[job] == "LOST"
+
+
+def test_a_job_whose_record_is_damaged_while_it_runs_counts_as_running(nodes: Nodes) -> None:
+    running = start(nodes, shell("sleep 60"))
+    until(lambda: any(one.state == "RUNNING" for one in nodes.jobs()))
+    path = nodes.folder / "node000000/.ranklift/jobs" / running.job / "state.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "ranks": -1}))
+    assert [job.job for job in find_losses(DEV, inventory()).unended] == [running.job]
+    nodes.cancel(running.job)
 
 
 def test_nodes_that_cannot_be_asked_are_named_with_the_reason(nodes: Nodes) -> None:
