@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -29,8 +29,10 @@ _LISTS = re.compile(
 )
 """Paths of requirements and conda files, by their usual names."""
 _MOST_LISTS, _MOST_FOLDERS = 32, 256
+_MOST_MISSING = 8
+"""Modules that a failure is explained for, and files: a job prints what it likes."""
 _DEPENDENCIES = re.compile(r"^dependencies:(.*?)(?=^\w|\Z)", re.MULTILINE | re.DOTALL)
-_PACKAGE = re.compile(r"[\s'\"-]*(?:[\w.-]+::)?([A-Za-z0-9][\w.-]*)")
+_PACKAGE = re.compile(r"[\s'\"-]*+(?:[\w.-]+::)?([A-Za-z0-9][\w.-]*)")
 _OTHER_NAMES = {
     "PIL": ("pillow",),
     "cv2": ("opencv-python", "opencv-python-headless"),
@@ -75,23 +77,33 @@ def missing_hints(lines: Iterable[str], code: PushedCode | None = None, runs_in:
 
     ``code`` is None where it is not known, and ``runs_in`` names the environment that the job had made.
     """
-    found: list[str | None] = []
-    for line in lines:
-        modules = [*_MODULE.findall(line), *", ".join(_CHECKED.findall(line)).split(", ")]
-        found += [_module_hint(name, code, runs_in) for name in filter(None, modules)]
-        if code is not None:
-            paths = [path for pattern in _FILES for path in pattern.findall(line)]
-            for name, package in _NAME.findall(line):
-                paths += code.module(f"{package}.{name}")
-            found += [_not_pushed(path, code) for path in filter(None, map(code.unpushed, paths))]
+    lines = list(lines)
+    modules = _first(
+        name
+        for line in lines
+        for name in (*_MODULE.findall(line), *", ".join(_CHECKED.findall(line)).split(", "))
+    )
+    listed = {} if code is None else _lists_with(modules, code)
+    found = [_module_hint(name, code, runs_in, listed.get(name)) for name in modules]
+    if code is not None:
+        paths = _first(path for line in lines for pattern in _FILES for path in pattern.findall(line))
+        names = _first(f"{package}.{name}" for line in lines for name, package in _NAME.findall(line))
+        paths += [path for name in names for path in code.module(name)]
+        found += [_not_pushed(path, code) for path in filter(None, map(code.unpushed, paths))]
     return list(dict.fromkeys(filter(None, found)))
+
+
+def _first(names: Iterable[str]) -> list[str]:
+    """Return the first that are explained, each once."""
+    return list(dict.fromkeys(filter(None, names)))[:_MOST_MISSING]
 
 
 def _not_pushed(path: str, code: PushedCode) -> str:
     return f"{path} is in {code.root} and was not pushed: see .gitignore and .ranklift-ignore there"
 
 
-def _module_hint(name: str, code: PushedCode | None, runs_in: str) -> str | None:
+def _module_hint(name: str, code: PushedCode | None, runs_in: str, file: str | None) -> str | None:
+    """Return the hint at a module whose package ``file`` lists."""
     top, dot, _ = name.partition(".")
     if code is not None:
         places = (*code.module(name), *code.module(top))
@@ -102,11 +114,10 @@ def _module_hint(name: str, code: PushedCode | None, runs_in: str) -> str | None
     if code is None:
         remedy = "name its package in a file, and launch with --requirements FILE or --conda FILE"
         return f"no module {name}: {remedy}"
-    return f"no module {name}{_package_hint(name, code, runs_in)}"
+    return f"no module {name}{_package_hint(name, code, runs_in, file)}"
 
 
-def _package_hint(name: str, code: PushedCode, runs_in: str) -> str:
-    file = _list_with(name, code)
+def _package_hint(name: str, code: PushedCode, runs_in: str, file: str | None) -> str:
     if runs_in:
         where = f"; {file} lists it" if file is not None and PurePosixPath(file).name != runs_in else ""
         return f" in the job's environment, {runs_in}{where}"
@@ -122,14 +133,19 @@ def _package_hint(name: str, code: PushedCode, runs_in: str) -> str:
     return f": no requirements or conda file of the code lists it; {remedy}"
 
 
-def _list_with(module: str, code: PushedCode) -> str | None:
-    """Return the requirements or conda file of the code that names the module's package."""
-    names = {_plain(name) for name in (module, *_OTHER_NAMES.get(module, ()))}
+def _lists_with(modules: Sequence[str], code: PushedCode) -> dict[str, str]:
+    """Return the requirements or conda file of the code that names each module's package."""
+    packages = {
+        module: {_plain(name) for name in (module, *_OTHER_NAMES.get(module, ()))} for module in modules
+    }
+    found: dict[str, str] = {}
     lists = sorted((file for file in code.files if _LISTS.fullmatch(file)), key=_nearest)
     for file in lists[:_MOST_LISTS]:
-        if names & set(_packages(file, code.read(file) or "")):
-            return file
-    return None
+        if len(found) == len(modules):
+            break
+        listed = set(_packages(file, code.read(file) or ""))
+        found = {module: file for module, names in packages.items() if names & listed} | found
+    return found
 
 
 def _nearest(path: str) -> tuple[int, str]:

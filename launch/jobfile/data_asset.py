@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from launch.access import Access, read_resolved
@@ -42,6 +42,16 @@ class DataAsset:
     version: str
     data: Data
     file: Path
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What was listed and read before: a job file may name thousands of assets."""
+
+    listed: dict[Path, dict[str, list[Path]]] = field(default_factory=dict)
+    """Files of a folder, by the name in them."""
+    assets: dict[Path, DataAsset] = field(default_factory=dict)
+    """By a listed file."""
 
 
 def read_asset(path: Path, access: Access | None = None, above: Path | None = None) -> DataAsset:
@@ -95,19 +105,29 @@ def list_assets(folder: Path) -> dict[str, list[Path]]:
 
 
 def find_asset(
-    wanted: AssetName, where: str, folders: Sequence[Path], access: Access | None = None
+    wanted: AssetName,
+    where: str,
+    folders: Sequence[Path],
+    access: Access | None = None,
+    known: _Known | None = None,
 ) -> DataAsset:
     """Return the asset of that name, of that version or the latest; the first folder that has it wins.
 
     Raise :class:`~launch.errors.InputError` naming ``where`` for an unknown one, and for a wrong file.
     """
     written = f"azureml:{wanted.name}" + (f":{wanted.version}" if wanted.version else "")
-    listed = {folder: list_assets(folder) for folder in dict.fromkeys(folder.resolve() for folder in folders)}
+    known = known or _Known()
+    real = dict.fromkeys(folder.resolve() for folder in folders)
+    for folder in real.keys() - known.listed.keys():
+        known.listed[folder] = list_assets(folder)
     versions: list[str] = []
-    for folder, there in listed.items():
+    for folder in real:
+        named = known.listed[folder].get(wanted.name, ())
         scope = (access or Access()).of(folder)
-        named = [scope.admitted(where, path) for path in there.get(wanted.name, ())]
-        assets = [read_asset(path, access, folder) for path in named]
+        for path in named:
+            if path not in known.assets:
+                known.assets[path] = read_asset(scope.admitted(where, path), access, folder)
+        assets = [known.assets[path] for path in named]
         versions += [one.version for one in assets]
         chosen = [one for one in assets if wanted.version in ("", one.version)]
         if len({one.version for one in chosen}) < len(chosen):
@@ -116,10 +136,10 @@ def find_asset(
         if chosen:
             return max(chosen, key=lambda one: _order(one.version))
     if versions:
-        known = ", ".join(versions)
+        there = ", ".join(versions)
         remedy = "name one of these, or `fab data.register` it"
-        raise InputError(where, written, f"has no such version, only {known}", remedy)
-    close = values.nearest(wanted.name, [name for there in listed.values() for name in there])
+        raise InputError(where, written, f"has no such version, only {there}", remedy)
+    close = values.nearest(wanted.name, [name for folder in real for name in known.listed[folder]])
     places = " or ".join(dict.fromkeys(str(folder / ASSETS) for folder in folders))
     meant = f"did you mean azureml:{close}? Else write" if close else "write"
     raise InputError(
@@ -135,13 +155,14 @@ def with_assets(job: JobFile, folders: Sequence[Path], access: Access | None = N
     inputs: dict[str, str | Data] = dict(job.inputs)
     reader = Reader()
     found: dict[AssetName, DataAsset] = {}
+    known = _Known()
     for name, data in job.inputs.items():
         if isinstance(data, Data) and isinstance(data.address, AssetName):
             place = job.places[f"inputs.{name}.path"]
             with reader.collecting():
                 if data.address not in found:
                     where = f"{place.where}: {place.key}"
-                    found[data.address] = find_asset(data.address, where, folders, access)
+                    found[data.address] = find_asset(data.address, where, folders, access, known)
                 inputs[name] = _checked(found[data.address], data, job, name)
     if reader.errors:
         raise reader.errors[0] if len(reader.errors) == 1 else InputErrors(reader.errors)

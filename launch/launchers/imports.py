@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import PurePosixPath
 
 __all__ = ["imported_modules", "no_code"]
 
 _MOST_MODULES = 256
 _MOST_CHARACTERS = 2 << 20
-"""Of all modules that are followed: Python parses about a million in a second."""
+"""Of all paths that are looked at and all modules there: Python parses about a million in a second."""
+_LARGEST = 256 << 10
+"""Characters of a script or module that is parsed, which can take a thousand times the memory."""
+_DOTTED = re.compile(r"\w++(?:[\s\\]*+\.[\s\\]*+\w++)*+")
+_MOST_DOTS = 1000
+"""In a name that is parsed: for an import, Python's parser keeps the text up to each dot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,39 @@ def no_code(_: str) -> None:
     """Read nothing: the script alone is known."""
 
 
+class _Code:
+    """The files of the code: each is read once, and none when the bounds are reached."""
+
+    def __init__(self, read: Callable[[str], str | None]) -> None:
+        self._read = read
+        self._texts: dict[str, str | None] = {}
+        self._modules, self._characters = _MOST_MODULES, _MOST_CHARACTERS
+
+    @property
+    def is_spent(self) -> bool:
+        return self._modules <= 0 or self._characters <= 0
+
+    def module(self, folder: str, package: tuple[str, ...], name: str) -> _Module | None:
+        """Return the module of that name in a folder, which is that of ``package``."""
+        place = f"{folder}{name}"
+        for path, inside in ((f"{place}/__init__.py", (*package, name)), (f"{place}.py", package)):
+            if (source := self._text(path)) is not None:
+                return _Module(path, source, inside)
+        return None
+
+    def _text(self, path: str) -> str | None:
+        if path not in self._texts and not self.is_spent:
+            text = self._read(path)
+            self._characters -= len(path)
+            if text is not None:
+                self._modules -= 1
+                is_short = len(text) <= min(_LARGEST, self._characters)
+                self._characters -= len(text)
+                text = text if is_short else ""
+            self._texts[path] = text
+        return self._texts.get(path)
+
+
 def imported_modules(
     source: str,
     script: str = "",
@@ -48,11 +87,13 @@ def imported_modules(
     ``if``, a ``try`` or a ``def``.
 
     ``script`` is its path in the code, and ``read`` returns the text of a file there, None without one.
-    Modules of the code lie beside the script, where Python looks first. One that cannot be parsed imports
-    nothing. A folder without ``__init__.py`` loses against an ``installed`` package of its name.
+    Modules of the code lie beside the script, where Python looks first. One that cannot be parsed, or is
+    very large, imports nothing. A folder without ``__init__.py`` loses against an ``installed`` package of
+    its name.
     """
-    path, look = PurePosixPath(script), cache(read)
-    pending, seen, left = deque([_Module(str(path), source, None)]), {str(path)}, _MOST_CHARACTERS
+    path, code = PurePosixPath(script), _Code(read)
+    top = "" if path.parent == PurePosixPath() else f"{path.parent}/"
+    pending, seen = deque([_Module(str(path), source, None)]), {str(path)}
     while pending:
         module = pending.popleft()
         package = module.package or ()
@@ -60,42 +101,45 @@ def imported_modules(
             if one.level > len(package):
                 continue  # fails when it runs
             name = (*package[: len(package) - one.level + 1], *one.module) if one.level else one.module
-            found = _modules(name, path.parent, look, installed)
+            found = _modules(one, name, top, code, installed)
             if not found and not one.level:
                 yield name[0]
-                continue
-            for submodule in one.names:
-                found += _modules((*name, submodule), path.parent, look, installed)
             for new in found:
                 if new.path not in seen:
                     seen.add(new.path)
                     pending.append(new)
-                    left -= len(new.source)
-            if left < 0 or len(seen) > _MOST_MODULES:
-                look = cache(no_code)
 
 
 def _modules(
-    name: tuple[str, ...], top: PurePosixPath, read: Callable[[str], str | None], installed: Collection[str]
+    one: _Import, name: Sequence[str], top: str, code: _Code, installed: Collection[str]
 ) -> list[_Module]:
-    """Return the modules of the code that importing ``name`` runs, the packages around it first."""
+    """Return the modules of the code that an import runs whose module's whole name is ``name``, the packages
+    around it first."""
     found: list[_Module] = []
-    for count in range(1, len(name) + 1):
-        place = str(top.joinpath(*name[:count]))
-        package = name[:count]
-        for path, inside in ((f"{place}/__init__.py", package), (f"{place}.py", package[:-1])):
-            if (source := read(path)) is not None:
-                found.append(_Module(path, source, inside))
-                break
-        else:
-            if count == 1 and name[0] in installed:
-                return []
+    folder = top
+    package: tuple[str, ...] = ()
+    for part in name:
+        if code.is_spent and package:
+            return found
+        if module := code.module(folder, package, part):
+            found.append(module)
+        elif not package and part in installed:
+            return []
+        folder, package = f"{folder}{part}/", (*package, part)
+    for part in one.names if found or one.level else ():
+        if code.is_spent:
+            break
+        if module := code.module(folder, package, part):
+            found.append(module)
     return found
 
 
 @lru_cache(maxsize=2 * _MOST_MODULES)
 def _imports(source: str) -> tuple[_Import, ...]:
-    """Return the imports of a module's own level; none of a source that this Python cannot parse."""
+    """Return the imports of a module's own level; none of a source that this Python cannot parse, or not
+    within bounds."""
+    if len(source) > _LARGEST or any(name[0].count(".") > _MOST_DOTS for name in _DOTTED.finditer(source)):
+        return ()
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):

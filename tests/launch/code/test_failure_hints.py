@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -158,3 +159,43 @@ def test_nothing_is_said_of_files_that_were_pushed_or_that_the_code_does_not_hav
 def test_other_last_lines_get_no_hint(tmp_path: Path) -> None:
     code = pushed(tmp_path, {"requirements.txt": "torch\n"})
     assert missing_hints(["RuntimeError: CUDA out of memory", "exit status 1", ""], code) == []
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "ModuleNotFoundError: No module named '{}'",
+        "ImportError: cannot import name '{}' from 'net'",
+        "No such file or directory: 'net/{}.py'",
+    ],
+)
+def test_of_the_many_names_that_a_job_may_print_the_first_get_a_hint(tmp_path: Path, printed: str) -> None:
+    names = [f"m{number}" for number in range(200)]
+    code = pushed(tmp_path, {"net/__init__.py": ""}, tuple(f"net/{name}.py" for name in names))
+    hints = missing_hints([" ".join(map(printed.format, names))] * 20, code)
+    assert len(hints) == 8
+    assert all(f"net/{name}.py is in" in hint for name, hint in zip(names, hints, strict=False))
+
+
+def test_requirements_and_conda_files_are_read_once_for_all_modules(tmp_path: Path) -> None:
+    code = pushed(tmp_path, {"conda.yml": "dependencies: [yaml]\n", "requirements.txt": "numpy\n"})
+    reads: list[str] = []
+
+    def read(path: str) -> str | None:
+        reads.append(path)
+        return code.read(path)
+
+    lines = [f"ModuleNotFoundError: No module named '{name}'" for name in ("torch", "numpy", "yaml", "net")]
+    hints = missing_hints(lines, replace(code, read=read))
+    assert ["; launch with" in hint for hint in hints] == [False, True, True, False]
+    assert reads == ["conda.yml", "requirements.txt"]
+
+
+@pytest.mark.parametrize("file", ["conda.yml", "requirements.txt"])
+@pytest.mark.parametrize("item", ["-" * 1_000_000, "'- " * 300_000, "a" * 1_000_000 + ":"])
+def test_a_line_of_endless_length_in_such_a_file_is_read_in_one_go(
+    tmp_path: Path, file: str, item: str
+) -> None:
+    code = pushed(tmp_path, {file: f"dependencies:\n {item}\n torch\n"})
+    (hint,) = missing_hints([NO_TORCH], code)
+    assert f"{file} lists it" in hint

@@ -171,6 +171,20 @@ def test_a_table_and_an_asset_are_read_once_for_many_inputs(tmp_path: Path) -> N
     assert len(with_assets(wanted, [tmp_path]).inputs) == 300
 
 
+@pytest.mark.parametrize("name", ["iris", "iris{0}"], ids=["versions", "names"])
+def test_folders_are_listed_and_assets_read_once_for_inputs_that_each_name_another(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "data").mkdir()
+    path = "azureml://datastores/d/paths/x"
+    for n in range(300):
+        text = f"name: {name}\nversion: '{{0}}'\npath: {path}\n".format(n)
+        (tmp_path / f"data/{n}.yml").write_text(text)
+    inputs = "".join(f"  i{n}: {{path: azureml:{name.format(n)}:{n}}}\n" for n in range(300))
+    wanted = job(tmp_path, f"command: env\ninputs:\n{inputs}")
+    assert len(with_assets(wanted, [tmp_path]).inputs) == 300
+
+
 def test_a_file_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
     result = refusal(tmp_path, "command: x\n#" + "x" * 10_000_000)
     assert result.startswith(f"file = '{tmp_path}/job.yml': is larger than 262144 bytes; ")

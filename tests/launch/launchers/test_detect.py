@@ -113,6 +113,52 @@ def test_a_large_code_is_followed_as_far_as_a_launch_can_wait_for() -> None:
     assert len(reads) < 20
 
 
+def test_links_of_one_import_that_multiply_a_module_are_followed_as_far_too() -> None:
+    reads: list[str] = []
+
+    def read(path: str) -> str | None:
+        reads.append(path)
+        return "" if path == "net/__init__.py" else "#" * 100_000
+
+    names = ", ".join(f"m{number}" for number in range(3000))
+    assert required_modules(f"from net import {names}\nimport torch", "train.py", read) == ("torch",)
+    assert len(reads) < 30
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "\n".join(f"import m{number}." + "a." * 800 + "a" for number in range(120)),
+        "from net import " + ", ".join(f"m{number}" for number in range(30_000)),
+        "from net." + "a." * 400 + "a import " + "x, " * 50_000 + "x",
+    ],
+    ids=["deep", "wide", "deep and wide"],
+)
+def test_names_that_lead_nowhere_are_looked_for_as_far_as_a_launch_can_wait_for(source: str) -> None:
+    characters = 0
+
+    def read(path: str) -> str | None:
+        nonlocal characters
+        characters += len(path)
+        return "" if path == "net/__init__.py" else None
+
+    assert required_modules(f"{source}\nimport torch", "train.py", read) == ("torch",)
+    assert characters < 3_000_000
+
+
+def test_a_script_and_modules_that_are_very_large_are_not_parsed() -> None:
+    source = "import torch\n" + "#" * (256 << 10)
+    assert required_modules(source) == ()
+    assert required_modules("import net, numpy", "train.py", {"net.py": source}.get) == ("numpy",)
+    assert required_modules("import torch, numpy", "train.py", {"torch.py": source}.get) == ("numpy",)
+
+
+@pytest.mark.parametrize("dot", [".", " . ", ".\\\n"])
+def test_a_script_with_a_name_of_endless_length_is_not_parsed(dot: str) -> None:
+    assert required_modules(f"import torch, {dot.join('a' * 50_000)}") == ()
+    assert required_modules(f"import torch, {dot.join('a' * 500)}") == ("torch",)
+
+
 @pytest.mark.parametrize(
     ("command", "launcher"),
     [
