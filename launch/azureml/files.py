@@ -7,16 +7,15 @@ import re
 import shutil
 import stat
 import tempfile
-import unicodedata
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from launch.azureml.exceptions import UserErrorException
 from launch.azureml.program import Fab
-from launch.credentials import STATE
 from launch.numbers import counted
-from launch.results.folder import SUMS, CannotKeep, has_folder, look
+from launch.received_names import OBEYED, CannotKeep, check_way, is_obeyed, look
+from launch.results.folder import SUMS
 
 __all__ = ["Files", "copy_new", "destination", "local_paths"]
 
@@ -140,12 +139,10 @@ def copy_new(
 
 def _problem(source: Path, target: Path, top: Path, inside: Path) -> str:
     """Return why a file cannot be copied to ``target``, which is ``inside`` of the folder ``top``; or ""."""
-    if any(map(_is_obeyed, target.parts)):
-        return "would be in a folder of settings, which programs obey"
+    if any(map(is_obeyed, target.parts)):
+        return OBEYED
     try:
-        for folder in list(inside.parents)[-2::-1]:
-            if not has_folder(top, top / folder):
-                return ""
+        check_way(top, inside)
     except CannotKeep as error:
         return f"has no place: {error}"
     found = look(target)
@@ -172,19 +169,6 @@ def _split(name: str, chosen: Path, target: Path) -> tuple[Path, Path]:
     while at > given and parts[at - 1 :] == theirs[at - 1 - len(parts) :]:
         at -= 1
     return Path(*parts[:at]), Path(*parts[at:])
-
-
-def _is_obeyed(part: str) -> bool:
-    """Return whether a file system may take the name for the folder of git, whose settings run programs (as
-    git's own ``verify_path`` has it), or of Ranklift.
-
-    >>> [_is_obeyed(part) for part in (".GIT", "git~1", ".g\u200cit", ".git. ", ".git::x", ".Ranklift")]
-    [True, True, True, True, True, True]
-    >>> _is_obeyed(".gitignore")
-    False
-    """
-    letters = (one for one in part.partition(":")[0] if unicodedata.category(one) != "Cf")
-    return "".join(letters).rstrip(" .").casefold() in (".git", "git~1", STATE)
 
 
 def _copy(source: Path, target: Path) -> None:

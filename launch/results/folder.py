@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from launch.errors import InputError, RankliftError, RetryError
+from launch.received_names import CannotKeep, has_folder, look
 from launch.remote.base.files import write_all
 from launch.remote.collect.trees import TREES, is_work
 from launch.results.diff import Copy, Here, numbered
@@ -31,11 +32,8 @@ from launch.results.layout import PARTS, SUMS
 __all__ = [
     "PARTS",
     "SUMS",
-    "CannotKeep",
     "Changed",
     "Results",
-    "has_folder",
-    "look",
     "read_sums",
     "sums_line",
 ]
@@ -51,10 +49,6 @@ _OF_THIS_NAME = (
 """Error numbers that concern one file's write; any other (a full disk, most of all) concerns all files."""
 _LINE = re.compile(r"(?P<escaped>\\?)(?P<digest>[0-9a-f]{64}) [ *](?P<name>.+)", re.DOTALL)
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
-
-
-class CannotKeep(Exception):
-    """One file cannot be written here; the text is the reason."""
 
 
 class Changed(Exception):
@@ -320,25 +314,6 @@ class Results:
                 self.folder.rmdir()  # empty, as no node has the job
         finally:
             self._lock.close()
-
-
-def look(path: Path) -> os.stat_result | None:
-    """Return what is at the path, a link itself; None for nothing."""
-    try:
-        return path.lstat()
-    except OSError:  # also for an invalid name, whose write raises the error
-        return None
-
-
-def has_folder(top: Path, path: Path) -> bool:
-    """Return whether there is a folder at ``path``, on the way to a file within ``top``.
-
-    Raise :class:`CannotKeep` for anything else: no link is followed, as it may come from a node.
-    """
-    found = look(path)
-    if found is not None and not stat.S_ISDIR(found.st_mode):
-        raise CannotKeep(f"{path.relative_to(top)} is not a folder: the file cannot be written")
-    return found is not None
 
 
 def _is_record(name: str) -> bool:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from launch.errors import InputError, RetryError
+from launch.received_names import CannotKeep
 from launch.results.diff import Copy
-from launch.results.folder import PARTS, SUMS, CannotKeep, Results, read_sums, sums_line
+from launch.results.folder import PARTS, SUMS, Results, read_sums, sums_line
 
 JOB = "train-20260301-090507-0f3a"
 ODD = ["a b", "-n", "a\nb", "a\\b", "a\\nb", "end\r", "\\", "ü 日本", "\udcff\udcfe", " ", "*", "a\tb", "~"]
