@@ -22,6 +22,9 @@ _OF_REPOSITORY = "would be part of a git repository, whose settings run programs
 _REPOSITORIES = ({"head", "objects", "refs"}, {"head", "commondir"})
 """Names that make any folder a repository: by ``commondir`` the others are elsewhere
 (https://git-scm.com/docs/gitrepository-layout)."""
+_ON_DISK = ("HEAD", "objects", "refs", "commondir")
+_MOST_FOLDERS, _MOST_PARTS = 100_000, 8
+"""Folders whose names of such parts are known, after which none is taken; such names in one path."""
 _PARTS = {"config", "config.worktree", "hooks"}.union(*_REPOSITORIES)
 
 
@@ -44,37 +47,51 @@ class ReceivedNames:
     def problems(self, files: Sequence[tuple[Path, str]]) -> list[str]:
         """Return why each file must not be written, "" where it may be; each is given as the folder that the
         user chose and a path in it. What is in the folders already counts too."""
-        for top, inside in files:
-            for folder, name in _steps(top, inside):
-                if name in _PARTS:
-                    self._parts.setdefault(_folded(folder), set()).add(name)
+        found = [_problem(inside) for _, inside in files]
+        of_git = [at for at, problem in enumerate(found) if problem == _OF_REPOSITORY]
+        for at in of_git:
+            for folder, name in _steps(*files[at]):
+                key = _folded(folder)
+                if key in self._parts or len(self._parts) < _MOST_FOLDERS:
+                    self._parts.setdefault(key, set()).add(name)
         known: dict[str, bool] = {}
-        return [self._problem(top, inside, known) for top, inside in files]
+        for at in of_git:
+            if not any(self._is_repository(folder, known) for folder, _ in _steps(*files[at])):
+                found[at] = ""
+        return found
 
-    def _problem(self, top: Path, inside: str, known: dict[str, bool]) -> str:
-        for folder, name in _steps(top, inside):
-            if name in _OBEYED:
-                return OBEYED
-            if name in _PARTS:
-                if folder not in known:
-                    found = self._parts[_folded(folder)].union(_on_disk(Path(folder)))
-                    known[folder] = any(found >= parts for parts in _REPOSITORIES)
-                if known[folder]:
-                    return _OF_REPOSITORY
-        return ""
+    def _is_repository(self, folder: str, known: dict[str, bool]) -> bool:
+        if folder not in known:
+            parts = self._parts.get(_folded(folder))
+            known[folder] = parts is None or _is_whole(parts.union(_on_disk(Path(folder))))
+        return known[folder]
+
+
+def _problem(inside: str) -> str:
+    """Return the problem of a path by its names alone: of git's parts, one that other names decide."""
+    names = [*map(_plain, inside.split("/"))]
+    if not _OBEYED.isdisjoint(names):
+        return OBEYED
+    parts = sum(name in _PARTS for name in names)
+    if parts > _MOST_PARTS:
+        return f"has more than {_MOST_PARTS} names of parts of git repositories in its path"
+    return _OF_REPOSITORY if parts else ""
+
+
+def _is_whole(names: set[str]) -> bool:
+    return any(names >= repository for repository in _REPOSITORIES)
 
 
 def _on_disk(folder: Path) -> list[str]:
-    names = ("HEAD", "objects", "refs", "commondir")
-    return [name.lower() for name in names if look(folder / name) is not None]
+    return [name.lower() for name in _ON_DISK if look(folder / name) is not None]
 
 
 def _steps(top: Path, inside: str) -> Iterator[tuple[str, str]]:
-    """Yield each name of a path as file systems may take it, after the folder that it is in."""
-    folder = str(top)
-    for part in inside.split("/"):
-        yield folder, _plain(part)
-        folder = f"{folder}/{part}"
+    """Yield each name of a part of a repository in a path, after the folder that it is in."""
+    folders = inside.split("/")
+    for at, part in enumerate(folders):
+        if (name := _plain(part)) in _PARTS:
+            yield "/".join((str(top), *folders[:at])), name
 
 
 def _folded(path: str) -> str:
@@ -84,8 +101,9 @@ def _folded(path: str) -> str:
 @lru_cache(1 << 12)
 def _plain(name: str) -> str:
     """Return a name without what some file system ignores in it (as git's own ``verify_path`` has it)."""
-    letters = (one for one in name.partition(":")[0] if unicodedata.category(one) != "Cf")
-    return "".join(letters).rstrip(" .").casefold()
+    if not name.isascii():
+        name = "".join(one for one in name if unicodedata.category(one) != "Cf")
+    return name.partition(":")[0].rstrip(" .").casefold()
 
 
 def is_obeyed(part: str) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from launch.azureml.exceptions import UserErrorException
 from launch.azureml.program import Fab
 from launch.numbers import counted
-from launch.received_names import OBEYED, CannotKeep, check_way, is_obeyed, look
+from launch.received_names import OBEYED, CannotKeep, ReceivedNames, check_way, is_obeyed, look
 from launch.results.folder import SUMS
 
 __all__ = ["Files", "copy_new", "destination", "local_paths"]
@@ -123,10 +123,13 @@ def copy_new(
     file stays.
     """
     chosen = Path(given or ".") if is_folder else Path()
-    problems = [
-        (target, _problem(source, target, *_split(name, chosen, target))) for name, source, target in files
+    split = [_split(name, chosen, target) for name, _, target in files]
+    obeyed = ReceivedNames().problems([(top, inside.as_posix()) for top, inside in split])
+    refused = [
+        f"{target} {problem}"
+        for (_, source, target), way, name_problem in zip(files, split, obeyed, strict=True)
+        if (problem := name_problem or _problem(source, target, *way))
     ]
-    refused = [f"{target} {problem}" for target, problem in problems if problem]
     if refused:
         more = [f"{len(refused) - _NAMED} more"] if len(refused) > _NAMED else []
         problem = f"nothing is copied: {', '.join(refused[:_NAMED] + more)}"

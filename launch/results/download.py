@@ -154,7 +154,11 @@ class NodeFetch:
             raise GiveUpError(f"{self.node}: it ended before it had listed what it has")
         here = self._results.here
         plan = plan_fetch(
-            self.node, self._entries, here, is_head=is_head, taken=self._is_taken, match=self._match
+            *(self.node, self._entries, here),
+            is_head=is_head,
+            taken=self._is_taken,
+            problems=self._results.problems,
+            match=self._match,
         )
         self._entries = []
         self._skipped, self._left_out, self._matched = plan.skipped, plan.left_out, plan.matched

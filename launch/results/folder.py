@@ -18,12 +18,12 @@ import re
 import shutil
 import stat
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from launch.errors import InputError, RankliftError, RetryError
-from launch.received_names import CannotKeep, has_folder, look
+from launch.received_names import CannotKeep, ReceivedNames, has_folder, look
 from launch.remote.base.files import write_all
 from launch.remote.collect.trees import TREES, is_work
 from launch.results.diff import Copy, Here, numbered
@@ -67,6 +67,7 @@ class Results:
         self._parts = self.folder / PARTS
         self._sums: dict[str, str] = {}
         self._made: set[Path] = set()
+        self._received = ReceivedNames()
         self._guard = threading.Lock()
         self.broken: RankliftError | None = None
         """The error that prevents all further writes."""
@@ -123,6 +124,10 @@ class Results:
         if part is not None and stat.S_ISREG(part.st_mode):
             copies.append(Copy(name, part.st_size, part.st_mtime_ns, whole=False))
         return Here(tuple(copies), numbered(name, number), frozenset(links))
+
+    def problems(self, names: Sequence[str]) -> list[str]:
+        """Return why each name must not be written here, beside those of all nodes; "" where it may be."""
+        return self._received.problems([(self.folder, name) for name in names])
 
     def digest(self, copy: Copy, on_bytes: Callable[[int], object]) -> Any:
         """Return the running SHA-256 of the copy, ready for more bytes. Raise :class:`Changed`."""
