@@ -14,9 +14,9 @@ from pathlib import Path, PurePosixPath
 
 from launch.azureml.exceptions import UserErrorException
 from launch.azureml.program import Fab
-from launch.credentials import STATE
 from launch.numbers import counted
-from launch.results.folder import SUMS, CannotKeep, has_folder, look
+from launch.received_names import OBEYED, CannotKeep, ReceivedNames, check_way, is_obeyed, look
+from launch.results.folder import SUMS
 
 __all__ = ["Files", "copy_new", "destination", "local_paths"]
 
@@ -120,14 +120,18 @@ def copy_new(
     the folder of all targets unless ``is_folder`` is False.
 
     A job chooses names and contents, so that nothing that is there is replaced. Raise UserErrorException
-    naming the targets where something else is, in git's or Ranklift's own folder or behind a link; an equal
-    file stays.
+    naming the targets where something else is or another of the files goes, that git or Ranklift obeys, or
+    behind a link; an equal file stays.
     """
     chosen = Path(given or ".") if is_folder else Path()
-    problems = [
-        (target, _problem(source, target, *_split(name, chosen, target))) for name, source, target in files
+    clashes = _clashes([target for _, _, target in files])
+    split = [_split(name, chosen, target) for name, _, target in files]
+    obeyed = ReceivedNames().problems([(top, inside.as_posix()) for top, inside in split])
+    refused = [
+        f"{target} {problem}"
+        for (_, source, target), way, name_problem in zip(files, split, obeyed, strict=True)
+        if (problem := name_problem or clashes.get(target, "") or _problem(source, target, *way))
     ]
-    refused = [f"{target} {problem}" for target, problem in problems if problem]
     if refused:
         more = [f"{len(refused) - _NAMED} more"] if len(refused) > _NAMED else []
         problem = f"nothing is copied: {', '.join(refused[:_NAMED] + more)}"
@@ -140,18 +144,39 @@ def copy_new(
 
 def _problem(source: Path, target: Path, top: Path, inside: Path) -> str:
     """Return why a file cannot be copied to ``target``, which is ``inside`` of the folder ``top``; or ""."""
-    if any(map(_is_obeyed, target.parts)):
-        return "would be in a folder of settings, which programs obey"
+    if any(map(is_obeyed, target.parts)):
+        return OBEYED
     try:
-        for folder in list(inside.parents)[-2::-1]:
-            if not has_folder(top, top / folder):
-                return ""
+        check_way(top, inside)
     except CannotKeep as error:
         return f"has no place: {error}"
     found = look(target)
     if found is None or (stat.S_ISREG(found.st_mode) and filecmp.cmp(source, target, shallow=False)):
         return ""
     return "is there with another content"
+
+
+def _clashes(targets: Sequence[Path]) -> dict[Path, str]:
+    """Return the targets that one disk cannot have beside the others, with the reason. A file system may not
+    tell upper from lower case.
+
+    >>> _clashes([Path("a"), Path("A"), Path("b/c"), Path("B"), Path("b/d")])
+    {PosixPath('A'): 'is the target of a too', PosixPath('B'): 'is a folder of other targets'}
+    """
+    found: dict[Path, str] = {}
+    first: dict[Path, Path] = {}
+    folders = {parent for target in targets for parent in _folded(target).parents}
+    for target in targets:
+        other = first.setdefault(_folded(target), target)
+        if other is not target:
+            found[target] = f"is the target of {other} too"
+        elif _folded(target) in folders:
+            found[target] = "is a folder of other targets"
+    return found
+
+
+def _folded(path: Path) -> Path:
+    return Path(unicodedata.normalize("NFC", str(path)).casefold())
 
 
 def _split(name: str, chosen: Path, target: Path) -> tuple[Path, Path]:
@@ -172,19 +197,6 @@ def _split(name: str, chosen: Path, target: Path) -> tuple[Path, Path]:
     while at > given and parts[at - 1 :] == theirs[at - 1 - len(parts) :]:
         at -= 1
     return Path(*parts[:at]), Path(*parts[at:])
-
-
-def _is_obeyed(part: str) -> bool:
-    """Return whether a file system may take the name for the folder of git, whose settings run programs (as
-    git's own ``verify_path`` has it), or of Ranklift.
-
-    >>> [_is_obeyed(part) for part in (".GIT", "git~1", ".g\u200cit", ".git. ", ".git::x", ".Ranklift")]
-    [True, True, True, True, True, True]
-    >>> _is_obeyed(".gitignore")
-    False
-    """
-    letters = (one for one in part.partition(":")[0] if unicodedata.category(one) != "Cf")
-    return "".join(letters).rstrip(" .").casefold() in (".git", "git~1", STATE)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""What of a folder has to move between this machine and storage: pure, made before anything moves."""
+"""What of a folder has to move between this machine and storage, decided before anything moves."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path, PurePosixPath
 from launch.data.data_spec import BlobAddress
 from launch.data.local_files import LocalFile
 from launch.errors import InputError
+from launch.numbers import counted
+from launch.received_names import CannotKeep, ReceivedNames, check_way
 
 __all__ = [
     "Block",
@@ -28,6 +30,8 @@ BLOCK = 8 << 20
 """Bytes of a block, of which a blob has 50,000 at most; larger files get larger ones."""
 _MOST_BLOCKS = 50_000
 _LONGEST = 1024
+_NAMED = 10
+"""Blobs that an error names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +126,11 @@ def refuse_nesting(names: Iterable[str], stored: Iterable[str]) -> None:
 def destinations(address: BlobAddress, blobs: Iterable[StoredBlob], target: Path) -> dict[Path, StoredBlob]:
     """Return where each blob below ``address`` goes in the folder ``target``; a single blob by its own name.
 
-    Raise :class:`~launch.errors.InputError` for a name that would leave the folder, and for a blob whose name
-    is a folder's as well.
+    Raise :class:`~launch.errors.InputError` for a name that would leave the folder, that git or Ranklift
+    obeys, or that leads through a link, and for a blob whose name is a folder's as well.
     """
     found: dict[Path, StoredBlob] = {}
+    names: list[str] = []
     for blob in blobs:
         below = blob.name.removeprefix(address.path).lstrip("/") or PurePosixPath(blob.name).name
         parts = below.split("/")
@@ -133,11 +138,29 @@ def destinations(address: BlobAddress, blobs: Iterable[StoredBlob], target: Path
             remedy = "rename the blob, or get its folder's other files one by one"
             raise InputError("blob", blob.name, "has a name that no file can have", remedy)
         found[target.joinpath(*parts)] = blob
+        names.append(below)
     folders = {folder for path in found for folder in path.parents}
     for path in sorted(folders & found.keys()):
         remedy = "rename one of the two"
         raise InputError("blob", found[path].name, "is a blob and a folder of blobs", remedy)
+    _refuse_obeyed(target, names, [blob.name for blob in found.values()])
     return found
+
+
+def _refuse_obeyed(target: Path, names: Sequence[str], blobs: Sequence[str]) -> None:
+    problems = ReceivedNames().problems([(target, name) for name in names])
+    if refused := [(blob, problem) for blob, problem in zip(blobs, problems, strict=True) if problem]:
+        (first, problem), others = refused[0], [blob for blob, _ in refused[1:_NAMED]]
+        more = f", as would {counted(len(refused) - 1, 'other')}: {', '.join(others)}" if others else ""
+        remedy = "get its folder's other files one by one, or rename the blob"
+        raise InputError("blob", first, f"{problem}{more}", remedy)
+    for blob, name in zip(blobs, names, strict=True):
+        try:
+            check_way(target, PurePosixPath(name))
+        except CannotKeep as error:
+            raise InputError(
+                "blob", blob, f"has no place in {target}: {error}", "give another target"
+            ) from None
 
 
 def by_folder(address: BlobAddress, blobs: Iterable[StoredBlob]) -> list[Listed]:

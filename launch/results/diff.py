@@ -9,7 +9,7 @@ name. The node decides where a file continues, as it alone can read its file
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -124,31 +124,23 @@ def plan_fetch(
     *,
     is_head: bool,
     taken: Callable[[str], bool],
+    problems: Callable[[Sequence[str]], Sequence[str]],
     match: str = "",
 ) -> FetchPlan:
     """Return the plan for the listing of ``node``.
 
     ``here`` returns the local copies under a name; ``taken`` claims a log's name and returns whether another
-    node has it. Of a working folder, only what fits the pattern ``match`` is fetched, unless that is empty.
-    No entry ever gets a path outside the results folder.
+    node has it; ``problems`` returns why each of these names must not be written here, "" where it may be.
+    Of a working folder, only what fits the pattern ``match`` is fetched, unless that is empty. No entry ever
+    gets a path outside the results folder.
     """
     plan = FetchPlan()
+    placed = list(_placed(plan, node, entries, match, is_head=is_head, taken=taken))
     listed: set[str] = set()
-    for entry in entries:
-        if match and _is_unmatched(entry.path, match):
+    for (entry, name), problem in zip(placed, problems([name for _, name in placed]), strict=True):
+        if problem:
+            plan.left_out[entry.path] = problem
             continue
-        plan.matched += match != "" and is_work(entry.path.partition("/")[0])
-        name = _place(node, entry.path, is_head=is_head)
-        if name is None:
-            plan.left_out[entry.path] = "its path leads out of the job's folder"
-            continue
-        if not (_is_usable(entry.path) and (entry.kind != "l" or _is_usable(entry.text)) and entry.size >= 0):
-            plan.left_out[entry.path[:_LONGEST]] = (
-                "its path, target or size is none that a file can have here"
-            )
-            continue
-        if entry.kind != "d" and name.startswith("logs/") and taken(name):
-            name = f"logs/{node}/{name.removeprefix('logs/')}"
         if entry.kind in ("f", "l"):
             if name in listed:  # each would be compared with all that were numbered before it
                 plan.left_out[entry.path] = "is listed more than once: the first of them counts"
@@ -165,6 +157,34 @@ def plan_fetch(
         else:
             plan.left_out[entry.path] = entry.text
     return plan
+
+
+def _placed(
+    plan: FetchPlan,
+    node: str,
+    entries: Iterable[Entry],
+    match: str,
+    *,
+    is_head: bool,
+    taken: Callable[[str], bool],
+) -> Iterator[tuple[Entry, str]]:
+    """Yield each entry with its path in the results folder; note in the plan which have none."""
+    for entry in entries:
+        if match and _is_unmatched(entry.path, match):
+            continue
+        plan.matched += match != "" and is_work(entry.path.partition("/")[0])
+        name = _place(node, entry.path, is_head=is_head)
+        if name is None:
+            plan.left_out[entry.path] = "its path leads out of the job's folder"
+            continue
+        if not (_is_usable(entry.path) and (entry.kind != "l" or _is_usable(entry.text)) and entry.size >= 0):
+            plan.left_out[entry.path[:_LONGEST]] = (
+                "its path, target or size is none that a file can have here"
+            )
+            continue
+        if entry.kind != "d" and name.startswith("logs/") and taken(name):
+            name = f"logs/{node}/{name.removeprefix('logs/')}"
+        yield entry, name
 
 
 def _is_unmatched(path: str, match: str) -> bool:

@@ -11,12 +11,13 @@ from typing import Any
 
 from launch.client.left_files import LeftFiles, merged
 from launch.errors import GiveUpError
+from launch.received_names import CannotKeep
 from launch.remote.base import frames, payloads
 from launch.remote.base.payloads import FileEnd, FileStart, Listed
 from launch.remote.collect import send
 from launch.remote.reading import parse, read
 from launch.results.diff import Copy, Entry, FetchPlan, Landing, Wanted, landing, plan_fetch
-from launch.results.folder import CannotKeep, Changed, Results
+from launch.results.folder import Changed, Results
 from launch.results.received_file import NO_PLAN, PLAN_BYTES, ReceivedFile
 
 __all__ = ["CollectReport", "NodeFetch", "NodeFiles", "Progress"]
@@ -153,7 +154,11 @@ class NodeFetch:
             raise GiveUpError(f"{self.node}: it ended before it had listed what it has")
         here = self._results.here
         plan = plan_fetch(
-            self.node, self._entries, here, is_head=is_head, taken=self._is_taken, match=self._match
+            *(self.node, self._entries, here),
+            is_head=is_head,
+            taken=self._is_taken,
+            problems=self._results.problems,
+            match=self._match,
         )
         self._entries = []
         self._skipped, self._left_out, self._matched = plan.skipped, plan.left_out, plan.matched

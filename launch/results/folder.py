@@ -18,11 +18,12 @@ import re
 import shutil
 import stat
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from launch.errors import InputError, RankliftError, RetryError
+from launch.received_names import CannotKeep, ReceivedNames, has_folder, look
 from launch.remote.base.files import write_all
 from launch.remote.collect.trees import TREES, is_work
 from launch.results.diff import Copy, Here, numbered
@@ -31,11 +32,8 @@ from launch.results.layout import PARTS, SUMS
 __all__ = [
     "PARTS",
     "SUMS",
-    "CannotKeep",
     "Changed",
     "Results",
-    "has_folder",
-    "look",
     "read_sums",
     "sums_line",
 ]
@@ -51,10 +49,6 @@ _OF_THIS_NAME = (
 """Error numbers that concern one file's write; any other (a full disk, most of all) concerns all files."""
 _LINE = re.compile(r"(?P<escaped>\\?)(?P<digest>[0-9a-f]{64}) [ *](?P<name>.+)", re.DOTALL)
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
-
-
-class CannotKeep(Exception):
-    """One file cannot be written here; the text is the reason."""
 
 
 class Changed(Exception):
@@ -73,6 +67,7 @@ class Results:
         self._parts = self.folder / PARTS
         self._sums: dict[str, str] = {}
         self._made: set[Path] = set()
+        self._received = ReceivedNames()
         self._guard = threading.Lock()
         self.broken: RankliftError | None = None
         """The error that prevents all further writes."""
@@ -129,6 +124,10 @@ class Results:
         if part is not None and stat.S_ISREG(part.st_mode):
             copies.append(Copy(name, part.st_size, part.st_mtime_ns, whole=False))
         return Here(tuple(copies), numbered(name, number), frozenset(links))
+
+    def problems(self, names: Sequence[str]) -> list[str]:
+        """Return why each name must not be written here, beside those of all nodes; "" where it may be."""
+        return self._received.problems([(self.folder, name) for name in names])
 
     def digest(self, copy: Copy, on_bytes: Callable[[int], object]) -> Any:
         """Return the running SHA-256 of the copy, ready for more bytes. Raise :class:`Changed`."""
@@ -320,25 +319,6 @@ class Results:
                 self.folder.rmdir()  # empty, as no node has the job
         finally:
             self._lock.close()
-
-
-def look(path: Path) -> os.stat_result | None:
-    """Return what is at the path, a link itself; None for nothing."""
-    try:
-        return path.lstat()
-    except OSError:  # also for an invalid name, whose write raises the error
-        return None
-
-
-def has_folder(top: Path, path: Path) -> bool:
-    """Return whether there is a folder at ``path``, on the way to a file within ``top``.
-
-    Raise :class:`CannotKeep` for anything else: no link is followed, as it may come from a node.
-    """
-    found = look(path)
-    if found is not None and not stat.S_ISDIR(found.st_mode):
-        raise CannotKeep(f"{path.relative_to(top)} is not a folder: the file cannot be written")
-    return found is not None
 
 
 def _is_record(name: str) -> bool:

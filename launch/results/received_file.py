@@ -6,11 +6,12 @@ import hashlib
 import os
 from typing import IO, Any
 
+from launch.received_names import CannotKeep
 from launch.remote.base import job_dir
 from launch.remote.base.files import write_all
 from launch.remote.collect import send
 from launch.results.diff import Copy, Landing, Wanted
-from launch.results.folder import CannotKeep, Changed, Results
+from launch.results.folder import Changed, Results
 
 __all__ = ["NO_PLAN", "PLAN_BYTES", "ReceivedFile"]
 
@@ -59,7 +60,7 @@ class ReceivedFile:
         self.digest.update(data)
 
     def land(self, goal: Landing, sha256: str) -> str:
-        """Give the file its name and return it. Raise :class:`~launch.results.folder.CannotKeep`."""
+        """Give the file its name and return it. Raise :class:`~launch.received_names.CannotKeep`."""
         if self._problem:
             raise CannotKeep(self._problem)
         if self.digest.hexdigest() != sha256:

@@ -145,6 +145,8 @@ def get_blobs(
         path.parent.mkdir(parents=True, exist_ok=True)
         mark = hashlib.sha256(f"{path.name}\n{blob.etag}".encode()).hexdigest()[:16]
         part = path.parent / f".{mark}.ranklift-part"
+        if part.is_symlink():  # a repository's own, which may lead anywhere
+            part.unlink()
         _download(container.get_blob_client(blob.name), blob, part, work)
         os.utime(part, (blob.modified.timestamp(),) * 2)
         part.replace(path)

@@ -12,6 +12,7 @@ from invoke.context import Context
 from launch.data.data_spec import BlobAddress
 from launch.errors import InputError
 from launch.numbers import counted
+from launch.received_names import is_obeyed
 from launch.remote.base.messages import size
 from playbooks.cli import output
 from playbooks.cli.access import ALLOW_HELP, access_flags
@@ -153,12 +154,22 @@ def get(  # noqa: PLR0913, PLR0917  (each is an option)
         raise InputError("path", address.url, "there is no data", "see `fab data.ls`")
     is_file = len(blobs) == 1 and blobs[0].name == address.path
     folder = of_file if is_file else of_folder
+    if not given and not is_file:
+        _check_default(of_folder)
     wanted = destinations(address, blobs, folder)
     digests = Digests(chosen.hashes_of(folder).with_suffix(".md5.json"))
     with output.progress_bar("data") as update:
         moved = get_blobs(client, address, wanted, digests, update, overwrite=overwrite)
     digests.save()
     _report("fetched", moved, str(next(iter(wanted)) if is_file else folder), json=json)
+
+
+def _check_default(folder: Path) -> None:
+    """Raise InputError where the folder that the user did not name is a link, or one of settings."""
+    if folder.is_symlink():  # a repository's own, which may lead anywhere
+        raise InputError("target", str(folder), "is a link", "give a folder as the target")
+    if is_obeyed(folder.name):
+        raise InputError("target", str(folder), "is a folder of settings", "give a folder as the target")
 
 
 def _report(what: str, moved: Moved, where: str, *, json: bool) -> None:

@@ -98,6 +98,45 @@ def test_no_file_comes_in_the_place_of_gits_folder(files: FakeFab, run: Run) -> 
         run.download_files("outputs", "got", append_prefix=False)
 
 
+@pytest.mark.parametrize("download", [*DOWNLOADS[:2], lambda run: run.download_files("outputs/a", "got")])
+@pytest.mark.parametrize("names", [("HEAD", "objects/x", "refs/x"), ("HEAD", "commondir")])
+def test_no_files_make_a_repository_of_git_together(
+    files: FakeFab, run: Run, download: Download, names: tuple[str, ...]
+) -> None:
+    for name in (*names, "config"):
+        files.file(f"outputs/{NODES[0]}/a/{name}", "text")
+    before = hold_all(Path.cwd())
+    with pytest.raises(UserErrorException, match="a/config would be part of a git repository"):
+        download(run)
+    assert hold_all(Path.cwd()) == before
+
+
+@pytest.mark.parametrize(
+    ("other", "problem"),
+    [
+        ("only.txt/b", r"only.txt is a folder of other targets"),
+        ("ONLY.txt/b", r"only.txt is a folder of other targets"),
+        ("Only.txt", r"only.txt is the target of .*Only.txt too"),
+    ],
+)
+@pytest.mark.parametrize("download", DOWNLOADS[:2])
+def test_no_file_is_copied_where_two_have_one_place(
+    files: FakeFab, run: Run, download: Download, other: str, problem: str
+) -> None:
+    files.file(f"outputs/{NODES[0]}/{other}", "a job's")
+    before = hold_all(Path.cwd())
+    with pytest.raises(UserErrorException, match=problem):
+        download(run)
+    assert hold_all(Path.cwd()) == before
+
+
+def test_each_alone_neither(files: FakeFab, run: Run) -> None:
+    for name in ("HEAD", "objects/x", "refs/x"):
+        files.file(f"outputs/{NODES[0]}/a/{name}", "text")
+    with pytest.raises(UserErrorException, match="a/refs/x would be part of a git repository"):
+        each_alone(run)
+
+
 @pytest.mark.parametrize("download", [DOWNLOADS[0], DOWNLOADS[1], each_alone])
 def test_no_file_comes_through_a_link(
     files: FakeFab, run: Run, download: Download, tmp_path_factory: pytest.TempPathFactory

@@ -105,3 +105,48 @@ def test_a_listing_sums_up_folders() -> None:
     rows = by_folder(ADDRESS, [blob("set/a/b", 3), blob("set/a/c/d", 4), blob("set/e", 5)])
     assert [(row.name, row.files, row.bytes) for row in rows] == [("a/", 2, 7), ("e", 1, 5)]
     assert [row.name for row in by_folder(ADDRESS, [blob("set")])] == ["set"]
+
+
+@pytest.mark.parametrize(
+    "folder", [".git", "a/.GIT", ".g\u200cit", "git~1", ".git.", ".ranklift/dev", ".Ranklift"]
+)
+def test_no_blob_comes_into_a_folder_whose_settings_are_obeyed(tmp_path: Path, folder: str) -> None:
+    with pytest.raises(InputError, match=r"blob = 'set/.*/x': would be in a folder of settings"):
+        destinations(ADDRESS, [blob("set/model"), blob(f"set/{folder}/x")], tmp_path)
+
+
+@pytest.mark.parametrize(
+    "names", [("HEAD", "objects/x", "refs/x"), ("HEAD", "commondir"), ("Head", "CommonDir")]
+)
+def test_no_blobs_make_a_repository_of_git_together(tmp_path: Path, names: tuple[str, ...]) -> None:
+    blobs = [blob(f"set/a/{name}") for name in (*names, "config", "model")]
+    with pytest.raises(
+        InputError, match=f"would be part of a git repository.*as would {len(names)} others"
+    ) as caught:
+        destinations(ADDRESS, blobs, tmp_path)
+    assert all(f"set/a/{name}" in str(caught.value) for name in (*names, "config"))
+    assert "model" not in str(caught.value)
+
+
+def test_nor_with_what_is_there(tmp_path: Path) -> None:
+    for name in ("HEAD", "objects", "refs"):
+        (tmp_path / name).mkdir()
+    for name in ("config", "hooks/pre-commit"):
+        with pytest.raises(InputError, match="would be part of a git repository"):
+            destinations(ADDRESS, [blob(f"set/{name}")], tmp_path)
+    assert destinations(ADDRESS, [blob("set/b/config"), blob("set/model")], tmp_path)
+
+
+def test_names_of_git_in_folders_of_other_data_are_names() -> None:
+    names = ["a/HEAD", "b/config", "b/objects/x", "c/refs/x", "a/commondirs", ".gitignore", "digits.git/x"]
+    assert len(destinations(ADDRESS, [blob(f"set/{name}") for name in names], Path("no"))) == len(names)
+
+
+def test_no_blob_comes_through_a_link_below_the_target(tmp_path: Path) -> None:
+    (tmp_path / "disk" / "a").mkdir(parents=True)
+    (tmp_path / "target").symlink_to(tmp_path / "disk")
+    (tmp_path / "disk" / "a" / "link").symlink_to(tmp_path)
+    blobs = [blob("set/a/b/c"), blob("set/a/link/b/c")]
+    with pytest.raises(InputError, match=r"'set/a/link/b/c': has no place in .*: a/link is not a folder"):
+        destinations(ADDRESS, blobs, tmp_path / "target")
+    assert destinations(ADDRESS, blobs[:1], tmp_path / "target")

@@ -205,6 +205,20 @@ class TestWhatComes:
             }
             assert sorted(path.name for path in top.iterdir()) == ["best", "latest", "model.bin", "step-3"]
 
+    def test_what_git_obeys_is_named_and_the_rest_comes(self, cluster: Cluster) -> None:
+        for node, names in (
+            (HEAD, ["outputs/.git/config", "logs/HEAD"]),
+            (SECOND, ["logs/objects/x", "logs/refs/x"]),
+        ):
+            for name in (*names, "outputs/model"):
+                cluster.write(node, name, b"x")
+        report = cluster.collect()
+        assert {*of(report, HEAD).left_out} == {"outputs/.git", "outputs/.git/config"}
+        assert {*of(report, SECOND).left_out} >= {"logs/objects/x", "logs/refs/x"}
+        assert not report.is_complete
+        assert not (cluster.folder / "logs/refs").exists() and not list(cluster.folder.rglob(".git"))
+        assert len(list(cluster.folder.rglob("outputs/*/model"))) == 2
+
     def test_what_cannot_be_read_is_named_and_the_rest_comes(self, cluster: Cluster) -> None:
         cluster.write(HEAD, "outputs/secret", b"s").chmod(0)
         cluster.at(HEAD, "outputs/closed").mkdir(mode=0)

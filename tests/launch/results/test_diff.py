@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
+from launch.received_names import ReceivedNames
 from launch.results.diff import Copy, Entry, FetchPlan, Here, Landing, Wanted, landing, numbered, plan_fetch
 
 NODE = "node000001"
@@ -17,7 +19,11 @@ def plan(*entries: Entry, here: Mapping[str, Here] = NOTHING, is_head: bool = Fa
     def found(name: str) -> Here:
         return here.get(name, Here(free=name))
 
-    return plan_fetch(NODE, entries, found, is_head=is_head, taken=lambda _: False)
+    return plan_fetch(*(NODE, entries, found), is_head=is_head, taken=lambda _: False, problems=problems)
+
+
+def problems(names: Sequence[str]) -> list[str]:
+    return ReceivedNames().problems([(Path("nowhere"), name) for name in names])
 
 
 def wanted(*copies: Copy, path: str = LOG, free: str = "free") -> Wanted:
@@ -38,7 +44,7 @@ class TestWhatIsAskedFor:
             return Here(free=name)
 
         entries = [*[Entry("f", LOG, 5, 1)] * 3, Entry("l", LOG, text="x")]
-        made = plan_fetch(NODE, entries, here, is_head=False, taken=lambda _: False)
+        made = plan_fetch(*(NODE, entries, here), is_head=False, taken=lambda _: False, problems=problems)
         assert ([one.name for one in made.wanted], made.links, sought) == ([LOG], [], [LOG])
         assert made.left_out == {LOG: "is listed more than once: the first of them counts"}
 
@@ -83,6 +89,7 @@ class TestWhatIsAskedFor:
             lambda name: Here(free=name),
             is_head=False,
             taken=lambda name: name == LOG,
+            problems=problems,
         )
         assert [one.name for one in made.wanted] == [f"logs/{NODE}/rank-0.log"]
 
@@ -131,6 +138,33 @@ class TestWhatIsRefused:
     def test_but_not_one_within_it(self, target: str) -> None:
         made = plan(Entry("l", "outputs/a/b/link", text=target))
         assert made.links == [(f"outputs/{NODE}/a/b/link", target)]
+
+    @pytest.mark.parametrize(
+        ("kind", "path"),
+        [
+            *(("f", "outputs/.git/config"), ("d", "outputs/.git"), ("l", "outputs/.git"), ("f", "logs/.GIT")),
+            *(("f", "work/src/.g\u200cit/config"), ("f", "outputs/a/.ranklift/dev/ssh_config")),
+        ],
+    )
+    def test_a_name_that_git_or_ranklift_obeys(self, kind: str, path: str) -> None:
+        made = plan(Entry(kind, path, 5, 1, text="x"), Entry("f", "outputs/.gitignore", 5, 1))
+        assert made.left_out == {path: "would be in a folder of settings, which programs obey"}
+        assert [one.name for one in made.wanted] == [f"outputs/{NODE}/.gitignore"]
+        assert (made.folders, made.links) == ([], [])
+
+    def test_names_that_make_a_folder_a_repository_of_git(self) -> None:
+        parts = [
+            Entry("f", "outputs/a/HEAD", 5, 1),
+            Entry("d", "outputs/a/objects"),
+            Entry("l", "outputs/a/refs", text="x"),
+        ]
+        made = plan(*parts, Entry("f", "outputs/a/config", 5, 1), Entry("f", "outputs/a/model", 5, 1))
+        assert list(made.left_out) == [
+            *(f"outputs/a/{name}" for name in ("HEAD", "objects", "refs", "config"))
+        ]
+        assert [one.name for one in made.wanted] == [f"outputs/{NODE}/a/model"]
+        assert (made.folders, made.links) == ([], [])
+        assert plan(*parts[:2], Entry("f", "outputs/a/config", 5, 1)).left_out == {}
 
     def test_what_the_node_itself_could_not_read(self) -> None:
         assert plan(Entry("x", "outputs/a", text="Permission denied")).left_out == {

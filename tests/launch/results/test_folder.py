@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from launch.errors import InputError, RetryError
+from launch.received_names import CannotKeep
 from launch.results.diff import Copy
-from launch.results.folder import PARTS, SUMS, CannotKeep, Results, read_sums, sums_line
+from launch.results.folder import PARTS, SUMS, Results, read_sums, sums_line
 
 JOB = "train-20260301-090507-0f3a"
 ODD = ["a b", "-n", "a\nb", "a\\b", "a\\nb", "end\r", "\\", "ü 日本", "\udcff\udcfe", " ", "*", "a\tb", "~"]
@@ -127,3 +128,21 @@ class TestNames:
         assert bring(results, "a/b", b"1") == "a/b"
         (results.folder / PARTS / "c/d").mkdir(parents=True)
         assert bring(results, "c", b"1") == "c"
+
+
+class TestNamesOfGit:
+    def test_nodes_bring_no_repository_together_nor_one_after_the_other(
+        self, results: Results, tmp_path: Path
+    ) -> None:
+        head, rest = ["logs/HEAD", "logs/rank-0.log"], ["logs/objects/a", "logs/refs/b", "logs/rank-1.log"]
+        assert results.problems(head) == ["", ""]
+        assert [bool(problem) for problem in results.problems(rest)] == [True, True, False]
+        bring(results, "logs/HEAD", b"ref: refs/heads/m")
+        results.close(complete=True)
+        later = Results(tmp_path, JOB)
+        assert [bool(problem) for problem in later.problems(rest)] == [True, True, False]
+        later.close(complete=True)
+
+    def test_names_that_are_none_of_a_repository_are_kept(self, results: Results) -> None:
+        names = ["outputs/node000000/HEAD", "outputs/node000001/objects/x", "outputs/node000001/refs/x"]
+        assert not any(results.problems(names))
