@@ -7,6 +7,7 @@ import re
 import shutil
 import stat
 import tempfile
+import unicodedata
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -119,16 +120,17 @@ def copy_new(
     the folder of all targets unless ``is_folder`` is False.
 
     A job chooses names and contents, so that nothing that is there is replaced. Raise UserErrorException
-    naming the targets where something else is, in git's or Ranklift's own folder or behind a link; an equal
-    file stays.
+    naming the targets where something else is or another of the files goes, that git or Ranklift obeys, or
+    behind a link; an equal file stays.
     """
     chosen = Path(given or ".") if is_folder else Path()
+    clashes = _clashes([target for _, _, target in files])
     split = [_split(name, chosen, target) for name, _, target in files]
     obeyed = ReceivedNames().problems([(top, inside.as_posix()) for top, inside in split])
     refused = [
         f"{target} {problem}"
         for (_, source, target), way, name_problem in zip(files, split, obeyed, strict=True)
-        if (problem := name_problem or _problem(source, target, *way))
+        if (problem := name_problem or clashes.get(target, "") or _problem(source, target, *way))
     ]
     if refused:
         more = [f"{len(refused) - _NAMED} more"] if len(refused) > _NAMED else []
@@ -152,6 +154,29 @@ def _problem(source: Path, target: Path, top: Path, inside: Path) -> str:
     if found is None or (stat.S_ISREG(found.st_mode) and filecmp.cmp(source, target, shallow=False)):
         return ""
     return "is there with another content"
+
+
+def _clashes(targets: Sequence[Path]) -> dict[Path, str]:
+    """Return the targets that one disk cannot have beside the others, with the reason. A file system may
+    take upper and lower case for the same.
+
+    >>> _clashes([Path("a"), Path("A"), Path("b/c"), Path("B"), Path("b/d")])
+    {PosixPath('A'): 'is the target of a too', PosixPath('B'): 'is a folder of other targets'}
+    """
+    found: dict[Path, str] = {}
+    first: dict[Path, Path] = {}
+    folders = {parent for target in targets for parent in _folded(target).parents}
+    for target in targets:
+        other = first.setdefault(_folded(target), target)
+        if other is not target:
+            found[target] = f"is the target of {other} too"
+        elif _folded(target) in folders:
+            found[target] = "is a folder of other targets"
+    return found
+
+
+def _folded(path: Path) -> Path:
+    return Path(unicodedata.normalize("NFC", str(path)).casefold())
 
 
 def _split(name: str, chosen: Path, target: Path) -> tuple[Path, Path]:

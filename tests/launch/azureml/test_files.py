@@ -111,6 +111,25 @@ def test_no_files_make_a_repository_of_git_together(
     assert hold_all(Path.cwd()) == before
 
 
+@pytest.mark.parametrize(
+    ("other", "problem"),
+    [
+        ("only.txt/b", r"only.txt is a folder of other targets"),
+        ("ONLY.txt/b", r"only.txt is a folder of other targets"),
+        ("Only.txt", r"only.txt is the target of .*Only.txt too"),
+    ],
+)
+@pytest.mark.parametrize("download", DOWNLOADS[:2])
+def test_no_file_is_copied_where_two_have_one_place(
+    files: FakeFab, run: Run, download: Download, other: str, problem: str
+) -> None:
+    files.file(f"outputs/{NODES[0]}/{other}", "a job's")
+    before = hold_all(Path.cwd())
+    with pytest.raises(UserErrorException, match=problem):
+        download(run)
+    assert hold_all(Path.cwd()) == before
+
+
 def test_each_alone_neither(files: FakeFab, run: Run) -> None:
     for name in ("HEAD", "objects/x", "refs/x"):
         files.file(f"outputs/{NODES[0]}/a/{name}", "text")
