@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -22,6 +23,9 @@ _CSV = (
     *("nodes", "ranks", "repeat", "job", "figures", "throughput", "median", "efficiency", "transport"),
     "seconds",
 )
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?", re.IGNORECASE)
 
 
 def columns(study: Study) -> tuple[str, ...]:
@@ -63,7 +67,7 @@ def sources(study: Study) -> list[str]:
 
 
 def csv_text(study: Study, analysis: Analysis) -> str:
-    """Return a line for each run that is measured, as RFC 4180 has it."""
+    """Return a line for each run that is measured, as RFC 4180 has it, without cells that are formulas."""
     points = {point.nodes: point for point in analysis.points}
     text = io.StringIO()
     writer = csv.writer(text)
@@ -73,13 +77,22 @@ def csv_text(study: Study, analysis: Analysis) -> str:
         if point is None:
             continue
         value = throughput(one.figures, study.plan.warm_up, study.plan.basis)
-        writer.writerow(
-            (
-                *(one.run.nodes, one.figures.ranks, one.run.repeat + 1, one.job, one.figures.lines, value),
-                *(point.median, f"{point.efficiency:.6f}", one.transport.words, f"{one.seconds:.1f}"),
-            )
+        cells = (
+            *(one.run.nodes, one.figures.ranks, one.run.repeat + 1, one.job, one.figures.lines, value),
+            *(point.median, f"{point.efficiency:.6f}", one.transport.words, f"{one.seconds:.1f}"),
         )
+        writer.writerow(_no_formula(str(cell)) for cell in cells)
     return text.getvalue()
+
+
+def _no_formula(cell: str) -> str:
+    """Return a cell after an apostrophe where spreadsheets would take it for a formula: a node wrote some
+    (https://owasp.org/www-community/attacks/CSV_Injection).
+
+    >>> [_no_formula(cell) for cell in ("=1+1", "@a", "-x", "-1.5e-3", "+2", "RDMA", "")]
+    ["'=1+1", "'@a", "'-x", '-1.5e-3', '+2', 'RDMA', '']
+    """
+    return f"'{cell}" if cell.startswith(_FORMULA) and not _NUMBER.fullmatch(cell) else cell
 
 
 def result_record(study: Study, analysis: Analysis) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from dataclasses import replace
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 
 from launch.errors import InputError
 from launch.scaling.metric_numbers import NoThroughput, SourceLine
+from launch.scaling.point_transport import Transport
 from launch.scaling.scaling_page import page
 from launch.scaling.scaling_plan import Run
 from launch.scaling.scaling_study import FailedRun, continued, read_study, study_record
@@ -128,3 +131,17 @@ def test_csv_has_a_line_for_each_run() -> None:
     assert lines[3] == (
         '2,16,1,train-2-0,1,190.0,190.5,0.947761,"InfiniBand, 1 HCA a node: as its ranks print",9.0'
     )
+
+
+@pytest.mark.parametrize("sign", ["=", "+", "-", "@", "\t", "\r"])
+def test_no_cell_of_csv_is_a_formula(sign: str) -> None:
+    made = study({1: [100.0]}, transports={1: Transport("none", "", f"{sign}HYPERLINK(1)")})
+    (line,) = list(csv.DictReader(io.StringIO(csv_text(made, analyse(made)), newline="")))
+    assert line["transport"] == f"'{sign}HYPERLINK(1)"
+
+
+@pytest.mark.parametrize("number", ["-1", "+2.5", "-1.5e-3"])
+def test_a_number_of_csv_stays_one(number: str) -> None:
+    made = study({1: [100.0]}, transports={1: Transport("none", "", number)})
+    (line,) = list(csv.DictReader(io.StringIO(csv_text(made, analyse(made)), newline="")))
+    assert line["transport"] == number
