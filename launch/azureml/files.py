@@ -157,8 +157,8 @@ def _problem(source: Path, target: Path, top: Path, inside: Path) -> str:
 
 
 def _clashes(targets: Sequence[Path]) -> dict[Path, str]:
-    """Return the targets that one disk cannot have beside the others, with the reason. A file system may not
-    tell upper from lower case.
+    """Return the targets that one disk cannot have beside the others, with the reason. A file system may
+    take upper and lower case for the same.
 
     >>> _clashes([Path("a"), Path("A"), Path("b/c"), Path("B"), Path("b/d")])
     {PosixPath('A'): 'is the target of a too', PosixPath('B'): 'is a folder of other targets'}
