@@ -10,8 +10,10 @@ from pathlib import Path
 from launch.errors import InputError
 from launch.remote.base.files import read_regular
 
-__all__ = ["is_project", "is_trusted", "project_around"]
+__all__ = ["DISTRUSTED", "is_project", "is_trusted", "project_around"]
 
+DISTRUSTED = "it, or its folder, belongs to another user, or everybody may write there"
+"""Why a file is not obeyed, for errors."""
 _MOST_BYTES = 1 << 20
 
 
@@ -32,9 +34,8 @@ def project_around(folder: Path) -> Path | None:
     """
     found = next((one for one in (folder, *folder.parents) if is_project(one)), None)
     if found is not None and not is_trusted(found / "Pulumi.yaml"):
-        problem = "it, or its folder, belongs to another user, or everybody may write there"
         remedy = f"if you trust it, set RANKLIFT_PROJECT={found}"
-        raise InputError("project", str(found / "Pulumi.yaml"), problem, remedy)
+        raise InputError("project", str(found / "Pulumi.yaml"), DISTRUSTED, remedy)
     return found
 
 

@@ -20,7 +20,7 @@ from invoke.loader import FilesystemLoader
 from invoke.tasks import Task
 
 from launch.errors import InputError
-from launch.project_folder import is_trusted
+from launch.project_folder import DISTRUSTED, is_trusted
 from playbooks.cli.invoke_patches import is_ours
 
 __all__ = ["FabfileLoader"]
@@ -63,9 +63,8 @@ class FabfileLoader(FilesystemLoader):
         origin = Path((spec and spec.origin) or "")
         folder = origin.parent
         if spec and self._start is None and not is_trusted(origin):
-            problem = "it, or its folder, belongs to another user, or everybody may write there"
             remedy = f"if you trust it, give fab --search-root {folder.parent if spec.parent else folder}"
-            raise InputError("file", str(origin), problem, remedy)
+            raise InputError("file", str(origin), DISTRUSTED, remedy)
         settings = (folder.parent if spec and spec.parent else folder) / "fabric"
         _refuse(
             settings, (".py",), "is code that Fabric would run as its settings", "write them into fabric.yaml"

@@ -19,11 +19,11 @@ from pathlib import Path
 from launch.code.ignore import Rules
 from launch.remote.base.files import CACHES, ENVIRONMENT
 from launch.remote.base.messages import size
-from launch.results.layout import is_results
+from launch.results.layout import JOB_ID, is_results
 
 __all__ = ["LeftOut", "left_out_by_content", "left_out_by_name", "left_out_file", "left_out_notice"]
 
-_REPORT = re.compile(r"report-.+-\d{8}-\d{6}-[0-9a-f]{4}\.html")
+_REPORT = re.compile(rf"report-{JOB_ID}\.html")
 """The name that ``fab report`` gives to a job's report."""
 _SCALING = {"scaling.json", "scaling.csv", "scaling.html"}
 """What ``fab scaling`` writes into its folder."""

@@ -1,11 +1,13 @@
-"""Names in a folder of a job's results, by which a push knows one without importing what writes it."""
+"""Names by which jobs and folders of their results are known, without importing what writes them."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-__all__ = ["PARTS", "SUMS", "is_results"]
+__all__ = ["JOB_ID", "PARTS", "SUMS", "is_results"]
 
+JOB_ID = r".+-\d{8}-\d{6}-[0-9a-f]{4}"
+"""Pattern of a job's whole id, as :func:`launch.job.plan.job_id` makes it."""
 SUMS = "SHA256SUMS"
 PARTS = ".part"
 _RECORDS = {"job.json", "state.json"}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from infra.inventory import Inventory
 from launch.errors import GiveUpError, InputError
 from launch.nodeset import fold
+from launch.results.layout import JOB_ID
 from playbooks.cli import output
 from playbooks.foreign_jobs import noted_head, strangers
 from playbooks.jobs.listing import JobList, list_jobs
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["choose_job", "choose_jobs", "fitting", "meant_job", "newest_job"]
 
-_WHOLE = r".+-\d{8}-\d{6}-[0-9a-f]{4}"
-"""A whole id, as :func:`launch.job.plan.job_id` makes it."""
 _SHOWN = 8
 
 
@@ -73,7 +72,7 @@ def meant_job(stack: Stack, handle: str, newest: str = "the newest job") -> str:
 
 
 def _is_whole(stack: Stack, handle: str) -> bool:
-    return re.fullmatch(_WHOLE, handle) is not None or note_of(stack, handle).exists()
+    return re.fullmatch(JOB_ID, handle) is not None or note_of(stack, handle).exists()
 
 
 def newest_job(stack: Stack, inventory: Inventory, *, sure: bool = False) -> JobState:

@@ -292,7 +292,8 @@ def _run(
         return
     if handling.json:
         output.as_json(state)
-    end_as(state, shown.error_line, load.pushed, planned.spec.environment)
+    code = load.pushed if state.state == "FAILED" else None  # names every file of the code
+    end_as(state, shown.error_line, code, planned.spec.environment)
 
 
 def _signed(stack: Stack, planned: JobPlan) -> JobPlan:
