@@ -120,7 +120,7 @@ class Scope:
         what is none."""
         raw = os.fsencode(written)
         if len(raw) >= _LONGEST_PATH or any(len(part) > _LONGEST_NAME for part in raw.split(b"/")):
-            raise ValueError("it is longer than Linux allows")
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         return self.folder / Path(written).expanduser()
 
     def admitted(self, where: str, named: Path, *, is_typed: bool = False) -> Path:

@@ -180,7 +180,7 @@ def test_all_mistakes_come_at_once_and_none_shows_a_password(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("path", ["a/" * 100_000, "a" * 256, "../" * 2000])
 def test_a_path_that_linux_cannot_have_is_refused_before_it_is_looked_up(tmp_path: Path, path: str) -> None:
-    with pytest.raises(InputError, match=r"names no path \(it is longer than linux allows\)"):
+    with pytest.raises(InputError, match=r"names no path .*file name too long"):
         made(tmp_path, f"-r {path}\n")
 
 
