@@ -156,7 +156,8 @@ def test_a_log_that_has_grown_large_begins_anew_and_the_one_before_is_kept(tmp_p
 SHOWS_A_TERMINAL = "if [ -t 0 ] || [ -t 1 ]; then stty raw <&0; head -c 2 >/dev/null; fi; echo drawn"
 """As Pulumi does: on a terminal it draws, and reads the keys."""
 ASKS = (
-    "import sys; from pathlib import Path; from playbooks.project import Stack; import os\n"
+    "import os, signal, sys; from pathlib import Path; from playbooks.project import Stack\n"
+    "signal.alarm(60)  # a question that never gets its answer ends\n"
     "from playbooks.pulumi.run import pulumi\n"
     "pulumi(Stack('dev', Path(sys.argv[1]), dict(os.environ)), ['up', '--yes'])\n"
     "print('answer:', input())\n"
