@@ -5,7 +5,8 @@ from __future__ import annotations
 __all__ = ["ARROWS", "FOR_ALL"]
 
 FOR_ALL = {
-    *("launch.errors", "launch.nodeset", "launch.numbers", "launch.remote.login", "launch.remote.reading"),
+    *("launch.errors", "launch.moments", "launch.nodeset", "launch.numbers"),
+    *("launch.remote.login", "launch.remote.reading"),
 }
 _NODE_ROOMS = (
     "agent base collect data debug environment environment.conda hangs head health lines log metrics mpi "

@@ -13,6 +13,7 @@ from infra.naming import TTL_TAG, data_group_name
 from infra.preflight.availability import ScaleSet, moment
 from infra.preflight.existing import Kept
 from infra.preflight.refusal import Refusal
+from launch.moments import utc
 
 __all__ = ["End", "end_of", "end_remembered", "in_the_way", "rights_in_the_way", "time_over"]
 
@@ -28,7 +29,7 @@ class End:
     """As the scale set's tag has it, which counts; the configuration may differ by now."""
 
     def __str__(self) -> str:
-        return f"{self.at.strftime('%Y-%m-%d %H:%M')} UTC (ranklift:ttlHours is {self.ttl_hours:g})"
+        return f"{utc(self.at, seconds=False)} (ranklift:ttlHours is {self.ttl_hours:g})"
 
 
 def end_remembered(state: Mapping[str, Any]) -> End | None:
@@ -73,7 +74,7 @@ def time_over(ends: datetime | None, config: ClusterConfig, now: datetime) -> li
     if ends is None or now < ends:
         return []
     problem = (
-        f"the cluster's lifetime ended at {ends.strftime('%Y-%m-%d %H:%M')} UTC (ranklift:ttlHours is "
+        f"the cluster's lifetime ended at {utc(ends, seconds=False)} (ranklift:ttlHours is "
         f"{config.ttl_hours:g} and counts from when the scale set was made): it would delete itself at once"
     )
     remedy = "run `fab down` and then `fab up` for a new time, or set a larger ranklift:ttlHours"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from invoke.context import Context
 from invoke.exceptions import Exit
@@ -18,13 +19,18 @@ _LIMIT = "30m"
 @command(
     "down",
     example="fab down --stack dev",
-    help={"yes": "remove it without asking, whatever is lost with it", "timeout": limit_help(_LIMIT)},
+    help={
+        "yes": "remove it without asking, whatever is lost with it",
+        "timeout": limit_help(_LIMIT),
+        "verbose": "print all that Pulumi prints",
+    },
 )
 def down(
     context: Context,
     stack: str | None = None,
     timeout: str = _LIMIT,
     yes: bool = False,
+    verbose: bool = False,
     json: bool = False,
     dry_run: bool = False,
 ) -> None:
@@ -41,7 +47,7 @@ def down(
     stack that created it), and then the keys stay too.
     """
     limit = seconds("--timeout", timeout)
-    chosen = open_from(context, stack)
+    chosen = replace(open_from(context, stack), shows_pulumi=verbose)
     arguments = ["destroy", "--yes", "--stack", chosen.name]
     if dry_run:
         kept = f"{chosen.folder}: its keys, ssh_config, inventory and notes of jobs are removed"

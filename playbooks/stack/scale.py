@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from invoke.context import Context
 from invoke.exceptions import Exit
@@ -26,6 +27,7 @@ __all__ = ["scale"]
         "number": "number of nodes that the cluster is to have",
         "yes": "remove nodes without asking, whatever is lost with them",
         "timeout": LIMIT_HELP.format(CHANGE),
+        "verbose": "print all that Pulumi prints",
     },
     positional=["number"],
 )
@@ -35,6 +37,7 @@ def scale(
     stack: str | None = None,
     timeout: str | None = None,
     yes: bool = False,
+    verbose: bool = False,
     json: bool = False,
     dry_run: bool = False,
 ) -> None:
@@ -55,7 +58,7 @@ def scale(
 
     remedy = "give 1 or more; `fab down` removes the cluster"
     wanted = options.number("number", number, "nodes", remedy, low=1)
-    chosen = open_from(context, stack)
+    chosen = replace(open_from(context, stack), shows_pulumi=verbose)
     limit = ready_limit(chosen, timeout, CHANGE)
     parse({**chosen.settings(), COUNT: str(wanted)})
     setting = ["config", "set", COUNT, str(wanted), "--stack", chosen.name]

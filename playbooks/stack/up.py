@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from invoke.context import Context
 
@@ -21,6 +22,7 @@ __all__ = ["up"]
         "yes": "remove surplus nodes, and replace all nodes if settings need it, without asking, whatever is "
         "lost with them",
         "timeout": LIMIT_HELP.format(CHANGE),
+        "verbose": "print all that Pulumi prints",
     },
 )
 def up(
@@ -28,6 +30,7 @@ def up(
     stack: str | None = None,
     timeout: str | None = None,
     yes: bool = False,
+    verbose: bool = False,
     json: bool = False,
     dry_run: bool = False,
 ) -> None:
@@ -39,7 +42,7 @@ def up(
     replace all nodes, it names the settings and what would be lost, and asks first; without a terminal it
     refuses then, with exit status 1, unless --yes is given.
     """
-    chosen = open_from(context, stack)
+    chosen = replace(open_from(context, stack), shows_pulumi=verbose)
     limit = ready_limit(chosen, timeout, CHANGE)
     chosen.settings()
     if dry_run:

@@ -50,7 +50,7 @@ def pulumi_of(group: int) -> int:
 
 def unchanged(workplace: Workplace, stack: str) -> bool:
     again = workplace.fab("up", "--stack", stack)
-    return re.search(r"^Resources:\n    \d+ unchanged\n", again.out, re.MULTILINE) is not None
+    return re.search(r"^Pulumi: \d+ unchanged, in ", again.err, re.MULTILINE) is not None
 
 
 def test_ctrl_c_while_nodes_are_made_ends_in_good_order_and_the_next_up_goes_on(cluster: Workplace) -> None:
@@ -105,8 +105,8 @@ def test_down_after_a_half_finished_up_removes_the_half_and_may_be_repeated(clus
     cluster.configure(stack, nodeCount=NODES_LIMIT + 1)
     failed = cluster.fab("up", "--stack", stack, status=None)
     assert failed.status not in (0, None)
-    assert f"--nodes-limit = {NODES_LIMIT}: " in failed.out
-    assert "start it with a higher limit" in failed.out
+    assert f"--nodes-limit = {NODES_LIMIT}: " in failed.err
+    assert "start it with a higher limit" in failed.err
     assert f"ranklift-{stack}" in cluster.groups()
     for words in (("status",), ("wait",), ("exec", "true"), ("push",)):
         refused = cluster.fab(*words, "--stack", stack, status=2)
