@@ -84,8 +84,8 @@ ARROWS: dict[str, set[str]] = {
         *("launch.code", "launch.remote.hangs"),
     },
     "playbooks.stack": {
-        *("launch", "launch.client", "launch.code", "launch.remote.base", "launch.remote.node"),
-        *("playbooks", "playbooks.cli"),
+        *("launch", "launch.client", "launch.code", "launch.remote.agent", "launch.remote.base"),
+        *("launch.remote.node", "playbooks", "playbooks.cli"),
         *("playbooks.jobs", "playbooks.nodes", "playbooks.pulumi", "playbooks.ssh"),
         *_STACK,
     },

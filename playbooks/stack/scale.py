@@ -79,6 +79,7 @@ def _scale(stack: Stack, wanted: int, setting: list[str], deadline: float, *, ye
     from playbooks.pulumi.run import pulumi
     from playbooks.stack.converge import build, present, wanted_of
     from playbooks.stack.preflight import check_plan
+    from playbooks.stack.status import report_idle_stop
 
     recover(stack)
     if (inventory := _as_wanted(stack, wanted, deadline)) is not None:
@@ -95,7 +96,9 @@ def _scale(stack: Stack, wanted: int, setting: list[str], deadline: float, *, ye
     if wanted_of(stack) != wanted:
         pulumi(stack, setting)
     with report_half_done(f"nodes may not be ready yet: `fab wait --stack {stack.name}` waits for them"):
-        return wait_for_nodes(stack, seconds_left(deadline))
+        inventory = wait_for_nodes(stack, seconds_left(deadline))
+    report_idle_stop(stack, inventory)
+    return inventory
 
 
 def _as_wanted(stack: Stack, wanted: int, deadline: float) -> Inventory | None:

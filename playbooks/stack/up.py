@@ -51,11 +51,17 @@ def up(
         return
     from playbooks.nodes.health import wait_for_nodes
     from playbooks.stack.converge import build
+    from playbooks.stack.status import report_idle_stop
 
     deadline = time.monotonic() + limit
     with output.stdout_to_stderr(when=json):
         build(chosen, deadline, yes=yes)
         with report_half_done(f"nodes may not be ready yet: `fab wait --stack {chosen.name}` waits for them"):
             inventory = wait_for_nodes(chosen, seconds_left(deadline))
+        report_idle_stop(chosen, inventory)
+        output.progress(
+            f"next: `fab launch job.yml --stack {chosen.name}` starts a job on the nodes, "
+            f"`fab status --stack {chosen.name}` shows them"
+        )
     if json:
         output.as_json(inventory)
