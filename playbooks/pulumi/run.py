@@ -23,10 +23,11 @@ from infra.arm.update_errors import Kind, Progress, Trouble, advice, kind_of, pa
 from infra.gate import KEY, Gate
 from launch.errors import RankliftError
 from playbooks.cli import output
-from playbooks.project import Stack, pulumi_program
+from playbooks.project import Stack
 from playbooks.pulumi.captured import Captured
 from playbooks.pulumi.locks import LockNote, in_use_from
 from playbooks.pulumi.update_lines import UpdateLines
+from playbooks.pulumi_query import pulumi_program
 
 __all__ = ["NEVER", "Interrupted", "TookTooLong", "UpdateFailed", "pulumi", "retry_while_busy"]
 
