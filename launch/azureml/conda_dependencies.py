@@ -144,7 +144,12 @@ class CondaDependencies(Element):
         conda = [package for package in self._conda if package != "pip"]
         if not (python or conda or pip):
             return None
-        own = [*python, *self._conda, *([{"pip": pip}] if pip else [])]
+        # azureml-core adds pip to a requirements file; as a request it would be another environment.
+        own = [
+            *python,
+            *(self._conda if self._requirements is None else conda),
+            *([{"pip": pip}] if pip else []),
+        ]
         return {**({"channels": list(self._channels)} if self._channels else {}), "dependencies": own}
 
     def _contents(self) -> object:

@@ -22,21 +22,30 @@ from launch.remote.environment.request import (
     EnvironmentRemoval,
     EnvironmentRequest,
     FailedEnvironment,
+    LackingEnvironment,
     LackingSnapshots,
     MadeEnvironment,
+    SendingCall,
+    SentEnvironment,
     StoredEnvironment,
 )
 
 __all__ = [
     "Held",
     "Made",
+    "fitting",
     "held_on",
     "in_use",
     "make_environment",
     "query_environments",
     "removable",
     "remove_from",
+    "send_to",
 ]
+
+Show = Callable[[str, int, int], object]
+"""Gets lines of progress: a text, bytes done, all bytes; 0 where they are unknown."""
+_Answer = LackingEnvironment | SentEnvironment | LackingSnapshots | MadeEnvironment | FailedEnvironment
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +141,16 @@ def make_environment(
     nodes: Sequence[Address],
     remote: str,
     send: Callable[[Sequence[str]], object],
-    show: Callable[[str, int, int], object],
+    show: Show,
     *,
+    fetch: Callable[[str], object] | None = None,
     ssh: Sequence[str] = timing.PUSH_SSH,
-    silence: float = timing.PUSH_SILENT_S,
 ) -> Made:
     """Have the head make the environment, unless it holds it, and spread it to ``nodes``, the head the first.
 
-    ``send`` is called with snapshots that the head lacks and must get. ``show`` gets
-    lines of progress: a text, bytes done, all bytes; 0 where they are unknown.
+    ``send`` is called with snapshots that the head lacks and must get. ``fetch`` is called, before the head
+    makes one, with how the ids of fitting environments begin: it may have another node :func:`send_to` the
+    head. ``show`` gets lines of progress.
 
     Raise :class:`~launch.errors.NotPushed` when the head lacks the node code,
     :class:`~launch.errors.GiveUpError` with the tool's own last lines when the environment cannot be made,
@@ -150,12 +160,17 @@ def make_environment(
     whole: EnvironmentCall = {
         **request,
         "nodes": [(node.name, node.private_ip) for node in nodes],
+        "may_make": fetch is None,
         "ssh": list(ssh),
         "fanout": FANOUT,
-        "silence": silence,
+        "silence": timing.PUSH_SILENT_S,
         "credential": make_credential(),
     }
     answer = _call(whole, head, remote, show)
+    if answer["t"] == "absent" and fetch is not None:
+        fetch(answer["wanted"])
+        whole["may_make"] = True
+        answer = _call(whole, head, remote, show)
     if answer["t"] == "lacks":
         named = {*request["find_links"], *request["channels"], request["context"]}
         if unknown := set(answer["snapshots"]) - named:
@@ -164,6 +179,8 @@ def make_environment(
         answer = _call(whole, head, remote, show)
     if answer["t"] == "lacks":
         raise GiveUpError(f"{head.name}: {', '.join(answer['snapshots'])} did not arrive")
+    if answer["t"] == "absent" or answer["t"] == "sent":
+        raise GiveUpError(f"{head.name}: it neither made environment {request['title']} nor said why")
     if answer["t"] == "failed":
         lines = "".join(f"\n  {line}" for line in answer["lines"])
         raise GiveUpError(f"{head.name}: environment {request['title']}: {answer['reason']}{lines}")
@@ -173,10 +190,58 @@ def make_environment(
     return Made(answer["environment"], answer["variables"], answer["built"], answer["seconds"])
 
 
-def _call(
-    request: EnvironmentCall, head: Host, remote: str, show: Callable[[str, int, int], object]
-) -> LackingSnapshots | MadeEnvironment | FailedEnvironment:
-    answer: LackingSnapshots | MadeEnvironment | FailedEnvironment = call_head(
+def fitting(
+    answers: Mapping[str, EnvironmentListing], wanted: str, preferred: Sequence[str]
+) -> tuple[str, str] | None:
+    """Return a node that holds an environment whose id begins with ``wanted``, and that id; None without one.
+
+    Of several, the one that most of the ``preferred`` nodes hold is taken, then the last used; from a node
+    of them, if one holds it.
+    """
+    near = set(preferred)
+    sound = {
+        one: [node for node in one.nodes if node not in one.damaged]
+        for one in held_on(answers)
+        if one.id.startswith(wanted)
+    }
+    best = max((one for one in sound if sound[one]), key=lambda one: len(near & {*one.nodes}), default=None)
+    return None if best is None else (min(sound[best], key=lambda node: node not in near), best.id)
+
+
+def send_to(
+    head: Address,
+    holder: Host,
+    its: Address,
+    remote: str,
+    environment: str,
+    show: Show,
+    *,
+    ssh: Sequence[str] = timing.PUSH_SSH,
+) -> None:
+    """Have ``holder``, which is node ``its``, send an environment that it holds to a head.
+
+    Raise :class:`~launch.errors.RankliftError` with the reason where it cannot, and as
+    :func:`make_environment`.
+    """
+    call: SendingCall = {
+        "sends": environment,
+        "nodes": [(node.name, node.private_ip) for node in (its, head)],
+        "ssh": list(ssh),
+        "fanout": FANOUT,
+        "silence": timing.PUSH_SILENT_S,
+        "credential": make_credential(),
+    }
+    answer = _call(call, holder, remote, show)
+    if answer["t"] == "failed":
+        raise GiveUpError(f"{holder.name}: {answer['reason']}")
+    if answer["t"] != "sent":
+        raise GiveUpError(f"{holder.name}: it did not say whether it sent environment {environment}")
+    if any(results := node_results((its.name, head.name), answer["nodes"]).values()):
+        raise GiveUpError(f"{holder.name}: {next(filter(None, results))}")
+
+
+def _call(request: EnvironmentCall | SendingCall, head: Host, remote: str, show: Show) -> _Answer:
+    answer: _Answer = call_head(
         EnvironmentAnswer,
         head,
         remote,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from launch.access import Access, Scope, read_resolved
@@ -277,7 +278,7 @@ def _not_editable(value: str, *, shows: bool) -> tuple[str, str]:
 
 
 def _requirement(source: Source, text: str) -> str:
-    """Return a requirement with its hashes on one line."""
+    """Return a requirement in its normal form, with its hashes, on one line."""
     need, dashes, rest = text.partition(" --")
     need = " ".join(need.split())
     if not _HASHES.fullmatch(f"{dashes and ' --'}{rest}".rstrip()):
@@ -287,14 +288,17 @@ def _requirement(source: Source, text: str) -> str:
     if _ELSEWHERE.match(need) and not _URL.match(need):
         raise _wrong(source, "is not an address that uv fetches", _ADDRESSES)
     if not _URL.match(need):
-        _check_named(source, need)
+        need = _named(source, need)
     elif " " in need.partition(" ;")[0]:
         raise _wrong(source, "is not a requirement", "write a blank in an address as %20")
     return " ".join([need, *f"{dashes}{rest}".split()])
 
 
-def _check_named(source: Source, need: str) -> None:
-    """Refuse what is not a requirement by PEP 508 whose address, if it has one, a head can fetch."""
+def _named(source: Source, need: str) -> str:
+    """Return the normal form of a requirement by PEP 508, so that two spellings are one environment.
+
+    Raise :class:`~launch.errors.InputError` for anything else, and for an address that a head cannot fetch.
+    """
     name, at, address = (part.strip() for part in need.partition("@"))
     place = address if at and re.fullmatch(r"[\w.-]+(?:\[[^\]]*\])?", name) else need
     if _LOCAL.match(place):
@@ -317,6 +321,8 @@ def _check_named(source: Source, need: str) -> None:
         raise _wrong(source, f"is not a requirement{detail}", remedy) from None
     if found.url is not None and not _URL.match(found.url):
         raise _wrong(source, "has an address that uv does not fetch", _ADDRESSES)
+    found.name = canonicalize_name(found.name)
+    return str(found)
 
 
 def _wrong(source: Source, problem: str, remedy: str) -> InputError:

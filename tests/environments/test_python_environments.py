@@ -53,6 +53,18 @@ def test_packages_of_a_file_are_made_once_and_every_rank_has_them(
     assert "snapshot" not in second.err
 
 
+@pytest.mark.for_every_change
+def test_a_head_takes_what_another_node_holds(cluster: Workplace, launch: list[str]) -> None:
+    (cluster.own / "spread.txt").write_text("toolkit>=0\n--no-index\n")
+    words = [*launch, "use_toolkit.py", "--requirements", "spread.txt"]
+    first = cluster.fab(*words, "--nodes", "0-1")
+    second = cluster.fab(*words, "--nodes", "2-3")
+    assert re.search(
+        rf"^environment {made(first)}: node\w+0 holds it and sends it to node\w+2$", second.err, re.M
+    )
+    assert (made(second), prefixes(second)) == ("", prefixes(first))
+
+
 CONDA_SCRIPT = """
 import os, subprocess, sys, gadget, toolkit
 found = subprocess.run(["native-3"], check=True, capture_output=True, text=True).stdout.strip()

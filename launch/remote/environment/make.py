@@ -22,14 +22,14 @@ import time
 import zlib
 from collections.abc import Sequence
 from functools import partial
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from launch.remote.base import messages, timing
 from launch.remote.base.files import hold, replace_file
 from launch.remote.base.records import EnvironmentRecord
 from launch.remote.environment.build import Failed, Report
 from launch.remote.environment.conda.conda_activation import activated
-from launch.remote.environment.request import EnvironmentAnswer, EnvironmentCall
+from launch.remote.environment.request import EnvironmentAnswer, EnvironmentCall, SendingCall
 from launch.remote.environment.tree_manifest import manifest_of
 from launch.remote.environment.usage import REQUEST_DIGITS, clear, clear_debris, keep_downloads
 from launch.remote.store.locks import locked
@@ -56,17 +56,15 @@ def serve(stdin: BinaryIO) -> int:
     return serve_call(stdin, timing.ENVIRONMENT_S, _try)
 
 
-def _try(request: EnvironmentCall, up: Up) -> EnvironmentAnswer:
+def _try(request: Any, up: Up) -> EnvironmentAnswer:
     try:
-        return _answer(request, up)
+        return _send(request, up) if "sends" in request else _answer(request, up)
     except Failed as error:
         return {"t": "failed", "reason": error.reason, "lines": error.lines}
 
 
 def _answer(request: EnvironmentCall, up: Up) -> EnvironmentAnswer:
-    def report(text: str, done: int = 0, total: int = 0) -> None:
-        up.send({"t": "progress", "text": text, "done": done, "total": total})
-
+    report = _reporter(up)
     started = time.monotonic()
     maker = importlib.import_module(f"launch.remote.environment.{KINDS[request['kind']]}")
     wanted = hashlib.sha256(maker.identity(request, report).encode()).hexdigest()[:REQUEST_DIGITS]
@@ -75,6 +73,8 @@ def _answer(request: EnvironmentCall, up: Up) -> EnvironmentAnswer:
     with keep_downloads(store), locked(store, wanted, waits) as lock, contextlib.ExitStack() as held:
         name = _held(store, wanted)
         is_built = not name
+        if is_built and not request["may_make"]:
+            return {"t": "absent", "wanted": wanted}
         if is_built:
             name = wanted + os.urandom(_OWN_BYTES).hex()
             pushed = Store()
@@ -118,6 +118,24 @@ def _answer(request: EnvironmentCall, up: Up) -> EnvironmentAnswer:
     }
 
 
+def _send(request: SendingCall, up: Up) -> EnvironmentAnswer:
+    """Send an environment that another node's head lacks."""
+    store = Store(kind=ENVIRONMENTS)
+    try:
+        held = os.fdopen(hold(store.path(request["sends"])))
+    except FileNotFoundError:
+        raise Failed(f"{os.uname().nodename} does not hold environment {request['sends']} any more") from None
+    with held:
+        return {"t": "sent", "nodes": _distribute(store, request["sends"], request, up, _reporter(up))}
+
+
+def _reporter(up: Up) -> Report:
+    def report(text: str, done: int = 0, total: int = 0) -> None:
+        up.send({"t": "progress", "text": text, "done": done, "total": total})
+
+    return report
+
+
 def _hold(pushed: Store, snapshot: str, held: contextlib.ExitStack) -> bool:
     """Keep a snapshot, which another launch's push could prune, until ``held`` ends; return whether it is
     here."""
@@ -158,13 +176,22 @@ def _spread(
     store: Store, name: str, request: EnvironmentCall, up: Up, report: Report
 ) -> dict[str, str | None]:
     """Spread a whole environment to the nodes; return each one's error, None where it has all of it."""
-    nodes = [(node, address) for node, address in request["nodes"]]
-    head, names = nodes[0][0], [node for node, _ in nodes]
-    code, source = own_modules()
-    if set(names) <= {head, *store.confirmed(name, code)}:
+    names = [node for node, _ in request["nodes"]]
+    code, _ = own_modules()
+    if set(names) <= {names[0], *store.confirmed(name, code)}:
         store.touch(name)
         store.confirm(name, code, ())
         return dict.fromkeys(names)
+    return _distribute(store, name, request, up, report)
+
+
+def _distribute(
+    store: Store, name: str, request: EnvironmentCall | SendingCall, up: Up, report: Report
+) -> dict[str, str | None]:
+    """Send a whole environment to the nodes, whether they are known to hold it or not."""
+    nodes = [(node, address) for node, address in request["nodes"]]
+    head = nodes[0][0]
+    code, source = own_modules()
     manifest = store.manifest(name)
     if manifest is None:
         raise Failed(f"a job changed the manifest of environment {name} on {head}: fab environment.rm {name}")

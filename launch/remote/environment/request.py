@@ -16,10 +16,13 @@ __all__ = [
     "EnvironmentRemoval",
     "EnvironmentRequest",
     "FailedEnvironment",
+    "LackingEnvironment",
     "LackingSnapshots",
     "MadeEnvironment",
     "MakingProgress",
     "RemovalAnswer",
+    "SendingCall",
+    "SentEnvironment",
     "StoredEnvironment",
 ]
 
@@ -56,14 +59,28 @@ class EnvironmentRequest(TypedDict):
     """Secrets by registry: ``username`` and ``password``, or ``identitytoken``; in no record."""
 
 
-class EnvironmentCall(EnvironmentRequest):
-    """Request of ``environment``, with what its spread needs. It is on stdin alone: an index's password may
-    be among the requirements."""
-
+class _Spread(TypedDict):
     ssh: list[str]
     fanout: int
     silence: float
     credential: str
+
+
+class EnvironmentCall(EnvironmentRequest, _Spread):
+    """Request of ``environment``, with what its spread needs. It is on stdin alone: an index's password may
+    be among the requirements."""
+
+    may_make: bool
+    """Whether the head makes what it does not hold; else it answers that it lacks it."""
+
+
+class SendingCall(_Spread):
+    """Request of ``environment`` to a node that holds one: it sends it to others, and learns no secret."""
+
+    sends: str
+    """The environment's id."""
+    nodes: list[tuple[str, str]]
+    """Name and address of the node that holds it, and of those that need it."""
 
 
 class MakingProgress(TypedDict):
@@ -74,6 +91,22 @@ class MakingProgress(TypedDict):
     done: Count
     """Bytes; 0 where they are not known, as ``total``."""
     total: Count
+
+
+class LackingEnvironment(TypedDict):
+    """Last line of the answer of ``environment``: the head has to make it."""
+
+    t: Literal["absent"]
+    wanted: ContentId
+    """The beginning of the id of each environment that fits the request."""
+
+
+class SentEnvironment(TypedDict):
+    """Last line of the answer of ``environment`` to a :class:`SendingCall`."""
+
+    t: Literal["sent"]
+    nodes: dict[NodeName, str | None]
+    """Why a node lacks it; None for one that holds it."""
 
 
 class LackingSnapshots(TypedDict):
@@ -105,7 +138,13 @@ class FailedEnvironment(TypedDict):
 
 
 EnvironmentAnswer = Union[  # noqa: UP007  (evaluated)
-    MakingProgress, PushResult, LackingSnapshots, MadeEnvironment, FailedEnvironment
+    MakingProgress,
+    PushResult,
+    LackingEnvironment,
+    SentEnvironment,
+    LackingSnapshots,
+    MadeEnvironment,
+    FailedEnvironment,
 ]
 """A line of the answer of ``environment``."""
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from launch.azureml import (
     CondaDependencies,
@@ -17,6 +19,8 @@ from launch.azureml import (
     RunConfiguration,
     ScriptRunConfig,
 )
+from launch.environment.requirements import read_requirements
+from launch.jobfile.conda_file import read_conda
 from tests.launch.azureml.fake_fab import FakeFab
 from tests.launch.azureml.test_submission import interpreter, planned
 
@@ -51,9 +55,17 @@ def test_what_a_script_adds_to_a_file_goes_with_it() -> None:
     made = Environment.from_pip_requirements("mine", "requirements.txt")
     made.python.conda_dependencies.add_pip_package("horovod")
     pip = [f"-r {Path('requirements.txt').absolute()}", "horovod"]
-    assert environment_of(made) == {"conda_file": {"dependencies": ["pip", {"pip": pip}]}}
+    assert environment_of(made) == {"conda_file": {"dependencies": [{"pip": pip}]}}
     made.python.conda_dependencies.remove_pip_package("torch")
-    assert environment_of(made) == {"conda_file": {"dependencies": ["pip", {"pip": ["horovod"]}]}}
+    assert environment_of(made) == {"conda_file": {"dependencies": [{"pip": ["horovod"]}]}}
+
+
+def test_a_requirements_file_is_the_same_environment_from_a_script_and_from_the_command_line() -> None:
+    Path("requirements.txt").write_text("# what is needed\nToolkit >= 1.2\n--no-index\n")
+    asked = environment_of(Environment.from_pip_requirements("mine", "requirements.txt"))
+    Path("conda.yml").write_text(yaml.safe_dump(asked["conda_file"]))
+    by_script, by_option = read_conda(Path("conda.yml")), read_requirements(Path("requirements.txt"))
+    assert replace(by_script, title="") == replace(by_option, title="")
 
 
 def test_packages_by_name_and_an_index_become_a_conda_file() -> None:

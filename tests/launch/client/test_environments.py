@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -51,6 +51,7 @@ class Desk:
         (code / "train.py").touch()
         push(plan_snapshot(code), self.cluster.head, self.cluster.nodes, ssh=self.cluster.ssh)
         self.sent: list[str] = []
+        self.sent_to = self.cluster.nodes[0]
         self.shown: list[str] = []
 
     @property
@@ -59,16 +60,25 @@ class Desk:
 
     def send(self, snapshots: Sequence[str]) -> None:
         self.sent += snapshots
-        push(self.snapshot, self.cluster.head, self.cluster.nodes[:1], ssh=self.cluster.ssh)
+        push(self.snapshot, LocalHost(self.sent_to), [self.sent_to], ssh=self.cluster.ssh)
 
     def make(
-        self, requirements: str = "toolkit", python: str = "", head: int = 0, *, sends: bool = True
+        self,
+        requirements: str = "toolkit",
+        python: str = "",
+        head: int = 0,
+        *,
+        sends: bool = True,
+        on: Sequence[int] = range(4),
+        fetch: Callable[[str], object] | None = None,
     ) -> Made:
         asked = PythonEnvironment(f"{requirements}\n--no-index", python=python, title="requirements.txt")
         request = request_of(asked, [], wheels=[self.snapshot.id] if sends else [])
         assert request is not None
-        nodes = [*self.cluster.nodes[head:], *self.cluster.nodes[:head]]
-        host = self.cluster.head if head == 0 else LocalHost(nodes[0])
+        there = [self.cluster.nodes[number] for number in on]
+        nodes = [*there[head:], *there[:head]]
+        self.sent_to = nodes[0]
+        host = self.cluster.head if nodes[0] is self.cluster.nodes[0] else LocalHost(nodes[0])
         return make_environment(
             request,
             host,
@@ -76,6 +86,7 @@ class Desk:
             remote_id(),
             self.send,
             lambda text, *_: self.shown.append(text),
+            fetch=fetch,
             ssh=self.cluster.ssh,
         )
 
@@ -343,7 +354,9 @@ def test_an_operator_who_goes_away_leaves_no_build(desk: Desk, tmp_path: Path) -
     )
     uv.chmod(0o755)
     head = desk.cluster.nodes[0]
-    data = json.dumps({**request, "ssh": [], "fanout": 4, "silence": 9, "credential": ""}).encode()
+    data = json.dumps(
+        {**request, "ssh": [], "fanout": 4, "silence": 9, "credential": "", "may_make": True}
+    ).encode()
     env = {**os.environ, "HOME": str(head.home), "PATH": f"{uv.parent}:{os.environ['PATH']}"}
     with subprocess.Popen(
         [*ORDINARY, *rpc_argv(remote_id(), "environment")],

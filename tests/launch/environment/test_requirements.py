@@ -23,6 +23,20 @@ def made(tmp_path: Path, text: str, **environ: str) -> PythonEnvironment:
     return read_requirements(path, Access(variables=environ))
 
 
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "scikit-learn[b,a]>=1.3,<2; python_version>'3.8'",
+        'Scikit_Learn [a, b] <2, >= 1.3 ; python_version > "3.8"  # the same',
+        "scikit.learn[a,b]\\\n>=1.3,<2;python_version > '3.8'",
+    ],
+    ids=["plain", "spaced", "continued"],
+)
+def test_spellings_of_one_requirement_are_one_environment(tmp_path: Path, spelling: str) -> None:
+    found = made(tmp_path, spelling + "\n").requirements
+    assert found == 'scikit-learn[a,b]<2,>=1.3; python_version > "3.8"'
+
+
 def test_comments_and_continued_lines_are_joined_and_hashes_stay(tmp_path: Path) -> None:
     text = (
         "# what trains\n\n"
@@ -32,7 +46,7 @@ def test_comments_and_continued_lines_are_joined_and_hashes_stay(tmp_path: Path)
     )
     assert made(tmp_path, text) == PythonEnvironment(
         "torch==2.8.0 --hash=sha256:ab12 --hash=sha256:cd34\n"
-        'numpy >=1.26, <3 ; python_version < "3.12"\n'
+        'numpy<3,>=1.26; python_version < "3.12"\n'
         "git+https://github.com/org/repo@v1#egg=repo",
         title="requirements.txt",
     )
@@ -162,6 +176,12 @@ def test_all_mistakes_come_at_once_and_none_shows_a_password(tmp_path: Path) -> 
         made(tmp_path, "-e .\nnumpy\nhttps://me:secret@example.com/a b\n")
     assert len(caught.value.errors) == 2
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["a/" * 100_000, "a" * 256, "../" * 2000])
+def test_a_path_that_linux_cannot_have_is_refused_before_it_is_looked_up(tmp_path: Path, path: str) -> None:
+    with pytest.raises(InputError, match=r"names no path .*file name too long"):
+        made(tmp_path, f"-r {path}\n")
 
 
 def test_a_file_that_includes_itself_and_an_empty_one_are_refused(tmp_path: Path) -> None:

@@ -105,10 +105,8 @@ def test_a_number_that_nobody_has_here_is_no_proof(tmp_path: Path) -> None:
     ended.wait()
     shown = locked(tmp_path, ended.pid).refuses()
     assert f"no process {ended.pid} that is as old as the lock runs here" in shown
-    assert (
-        f"only if no command uses the stack any more: `pulumi -C {tmp_path} cancel --stack me/ranklift/dev`"
-        in shown
-    )
+    cancel = f"`pulumi -C {tmp_path} cancel --stack me/ranklift/dev`"
+    assert f"only if no command uses the stack any more: {cancel}" in shown
 
 
 def test_a_process_that_is_younger_than_the_lock_did_not_take_it(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ def call() -> EnvironmentCall:
         "fanout": 1,
         "silence": 1.0,
         "credential": "",
+        "may_make": True,
     }
 
 
