@@ -28,7 +28,7 @@ def pulumi_program(environment: Mapping[str, str]) -> str:
     """Return the path of Pulumi; raise :class:`~launch.errors.MissingTool` when it is not on PATH."""
     found = shutil.which("pulumi", path=environment.get("PATH"))
     if found is None:
-        raise MissingTool("pulumi", "put it on PATH, or run `make setup` in the project")
+        raise MissingTool("pulumi", "put it on PATH, or run `make setup` in a checkout of Ranklift")
     return found
 
 

@@ -62,7 +62,6 @@ def make_collection() -> Collection:
         {
             **{one.name: one.choices for one in options if one.choices},
             "kind": (*KINDS, "clear"),
-            "words": ("get", "rm", "set"),
             "on_unhealthy": get_args(OnUnhealthy),
             "runtime": tuple(FORMS),
         }

@@ -32,11 +32,11 @@ def subscription_of(setting: object, environment: Mapping[str, str], send: Send 
         remedy = "assign its service principal one"
         raise InputError("subscription", None, "the signed-in identity has no role in it", remedy)
     if isinstance(setting, Mapping):
-        remedy = f"`pulumi config set {KEY} ID`, without --secret: it is an id, not a credential"
+        remedy = f"`fab config set {KEY} ID`, without --secret: it is an id, not a credential"
         raise InputError(KEY, None, "is encrypted", remedy)
     named = setting or environment.get(VARIABLE) or _from_cli(environment)
     if not named:
-        remedy = f"run `az login`, set {VARIABLE}, or `pulumi config set {KEY} …`"
+        remedy = f"run `az login`, set {VARIABLE}, or `fab config set {KEY} …`"
         raise InputError("subscription", None, "none is chosen", remedy)
     return str(named)
 

@@ -43,7 +43,7 @@ class Settings:
             return None
         value = self.all[key]
         if readers.is_encrypted(value):
-            remedy = f"`pulumi config set {KEY}{key} VALUE`, without --secret: settings hold no secrets"
+            remedy = f"`fab config set {key} VALUE`, without --secret: settings hold no secrets"
             self.errors.append(InputError(KEY + key, None, "is encrypted", remedy))
             return None
         try:

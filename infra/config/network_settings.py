@@ -116,7 +116,7 @@ def mismatches(config: ClusterConfig, settings: Settings) -> Iterator[InputError
         yield NotSet(
             f"{KEY}subnetPrefix",
             f"is not set, but {KEY}{given} is, whose addresses are not known here",
-            f"set it to {remedy}, like 10.1.0.0/24 (pulumi config set {KEY}subnetPrefix …)",
+            f"set it to {remedy}, like 10.1.0.0/24 (fab config set subnetPrefix …)",
         )
     if config.given_subnet_prefix and not given:
         yield InputError(

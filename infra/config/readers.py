@@ -81,7 +81,7 @@ def is_encrypted(value: object) -> bool:
 
 def remedy(key: str) -> str:
     """Return what to do about a missing ``key``."""
-    return f"{_REMEDIES.get(key, 'set it')} (pulumi config set {KEY}{key} …)"
+    return f"{_REMEDIES.get(key, 'set it')} (fab config set {key} …)"
 
 
 def text(key: str, value: object) -> str:

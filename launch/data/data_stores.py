@@ -91,7 +91,7 @@ class Storage:
                 where,
                 found.datastore,
                 "is not a datastore here: no container can have this name",
-                f"use {known}, or `pulumi config set --path ranklift:datastores.{container} "
+                f"use {known}, or `fab config set --path datastores.{container} "
                 "https://ACCOUNT.blob.core.windows.net/CONTAINER`",
             )
         return BlobAddress(self.account_url, container, found.path)

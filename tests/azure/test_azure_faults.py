@@ -207,7 +207,7 @@ def test_of_two_commands_one_is_told_to_wait_for_the_other(cluster: Workplace) -
     assert configured(cluster) == 3
     with cluster.begin("scale", "4") as one, cluster.begin("scale", "5") as other:
         texts = [running.communicate(timeout=ON_THE_WAY_S)[0] for running in (one, other)]
-    assert "pulumi cancel" not in "".join(texts)
+    assert " cancel --stack" not in "".join(texts)
     cluster.fab("scale", "2")
 
 

@@ -207,3 +207,14 @@ def test_a_pulumi_that_a_signal_ended_is_named(folder: Path, tmp_path: Path) -> 
     stack = Stack("dev", folder, fake_pulumi(tmp_path, "kill -9 $$"))
     with pytest.raises(PulumiError, match="pulumi stack output: was killed by SIGKILL; repeat the command"):
         stack.outputs()
+
+
+def test_a_command_of_plain_pulumi_names_the_project_where_it_is_not_around(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack = Stack("dev", folder, {})
+    monkeypatch.chdir(folder.parent)
+    assert stack.pulumi_command == f"pulumi -C {folder}"
+    (folder / "data").mkdir()
+    monkeypatch.chdir(folder / "data")
+    assert stack.pulumi_command == "pulumi"

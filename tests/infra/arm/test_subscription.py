@@ -45,6 +45,6 @@ def test_an_encrypted_setting_is_refused_without_its_ciphertext() -> None:
     with pytest.raises(InputError) as caught:
         subscription_of({"secure": "v1:CIPHER"}, {})
     assert str(caught.value) == (
-        "azure-native:subscriptionId: is encrypted; `pulumi config set azure-native:subscriptionId ID`, "
+        "azure-native:subscriptionId: is encrypted; `fab config set azure-native:subscriptionId ID`, "
         "without --secret: it is an id, not a credential"
     )

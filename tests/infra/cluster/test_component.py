@@ -396,5 +396,5 @@ def test_the_program_refuses_a_wrong_configuration_in_plain_words(tmp_path: Path
     assert ran.stderr.splitlines() == [
         "ranklift:nodeCount = 0: must be at least 1; set it to the number of nodes wanted",
         "ranklift:sshFrom: is not set; set it to the network you connect from, like 203.0.113.7/32, "
-        "or ranklift:access to private (pulumi config set ranklift:sshFrom …)",
+        "or ranklift:access to private (fab config set sshFrom …)",
     ]

@@ -166,7 +166,7 @@ def test_an_unknown_key_is_refused_with_all_that_there_are() -> None:
 @pytest.mark.parametrize("key", ["partial", "image", "vmSize"])
 def test_an_encrypted_setting_is_refused_without_its_ciphertext(key: str) -> None:
     assert str(refused(**{key: {"secure": "v1:CIPHER"}})) == (
-        f"ranklift:{key}: is encrypted; `pulumi config set ranklift:{key} VALUE`, without --secret: settings "
+        f"ranklift:{key}: is encrypted; `fab config set {key} VALUE`, without --secret: settings "
         "hold no secrets"
     )
 

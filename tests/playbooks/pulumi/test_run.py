@@ -134,7 +134,7 @@ def test_a_stack_that_another_command_has_is_told_without_pulumis_advice_to_canc
 
 
 def test_of_another_machine_it_is_said_when_a_lock_may_be_taken_away(tmp_path: Path) -> None:
-    with pytest.raises(InUse, match="only if elsewhere was switched off meanwhile: `pulumi cancel"):
+    with pytest.raises(InUse, match=r"only if elsewhere was switched off meanwhile: `pulumi -C \S+ cancel"):
         pulumi(refused(tmp_path, LOCKED.format(host="elsewhere", process=77)), ["destroy", "--yes"])
 
 
