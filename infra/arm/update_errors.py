@@ -19,6 +19,7 @@ from infra.arm.pulumi_state import resource_name
 from launch.errors import RankliftError
 
 __all__ = [
+    "FINAL",
     "AzureFailed",
     "Kind",
     "Progress",
@@ -94,6 +95,12 @@ _COLOUR = re.compile(r"<\{%.*?%\}>")
 """Pulumi's marks of colours, which its log has where its output is a terminal."""
 _CANCELLING = "received; cancelling"
 """In what Pulumi prints when Ctrl-C or SIGTERM comes (its backend/cancellation_scope.go)."""
+FINAL = (
+    "update failed",
+    "update canceled",
+    "resource monitor shut down while waiting on step's done channel",
+)
+"""The errors that only say that there was one."""
 _TOO_MANY = 429
 _IN_AZURE = re.compile(r"azure-native:\w+:\w+::")
 _UNKNOWN_RIGHT = re.compile(
@@ -156,11 +163,7 @@ def troubles(events: Iterable[Mapping[str, Any]]) -> list[Trouble]:
         if said is None or said.get("severity") != "error":
             continue
         name, text = plain_diagnostic(said)
-        if not text or text in (
-            "update failed",
-            "update canceled",
-            "resource monitor shut down while waiting on step's done channel",
-        ):
+        if not text or text in FINAL:
             continue
         # Errors of the program or of Pulumi itself have no code of Azure's, though they may look so.
         found.append(Trouble(name, _code(text) if name else "", _message(text)))

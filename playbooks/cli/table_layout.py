@@ -133,8 +133,8 @@ def wrapped_lines(
     """Return a text whose lines that are wider than ``room`` end at blanks, and continue two characters in.
 
     ``first`` is how much of the first line is taken already. No word, quoted value, path or command is
-    broken, even if it is wider: the terminal breaks it, and it can still be copied. Indented lines, and
-    commands after ``$``, stay as they are; so does each of the ``whole`` texts, such as a folder's path.
+    broken, even if it is wider: the terminal breaks it, and it can still be copied. The ``whole`` texts, such
+    as a folder's path, stay whole too, as do commands after ``$`` and indented lines without ``*``.
 
     >>> print(wrapped_lines("name = 'two words': is not here; run `fab up --yes` or wait", 20))
     name = 'two words':
@@ -151,13 +151,17 @@ def wrapped_lines(
 
 
 def _filled(line: str, room: int, start: int, width: Callable[[str], int]) -> str:
-    if start + width(line) <= room or len(line) > _LONGEST or line.startswith((" ", "\t", "$ ")):
+    is_item = line.lstrip().startswith("* ")
+    is_kept = len(line) > _LONGEST or (line.startswith((" ", "\t", "$ ")) and not is_item)
+    if is_kept or start + width(line.expandtabs()) <= room:
         return line
+    line = line.expandtabs()
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
     filled, used, end = "", start, 0
     for unit in _UNIT.finditer(line):
         blanks, word = line[end : unit.start()], unit[0]
         if filled and used + width(blanks + word) > room:
-            blanks, used = "\n  ", 2 - width(blanks)
+            blanks, used = f"\n{indent}", len(indent) - width(blanks)
         filled += blanks + word
         used += width(line[end : unit.end()])
         end = unit.end()

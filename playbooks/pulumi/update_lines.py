@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from infra.arm.pulumi_state import resource_name
-from infra.arm.update_errors import plain_diagnostic
+from infra.arm.update_errors import FINAL, plain_diagnostic
 
 __all__ = ["UpdateLines"]
 
@@ -57,7 +57,7 @@ class UpdateLines:
         severity = str(found.get("severity"))
         if found and severity != "debug" and not found.get("ephemeral"):
             name, text = plain_diagnostic(found)
-            if text and self._is_new((severity, name, text)):
+            if text and text not in FINAL and self._is_new((severity, name, text)):
                 self.has_error |= severity == "error"
                 kind = severity if severity in ("error", "warning") else "info"
                 yield kind, f"{name}: {text}" if name else text

@@ -88,6 +88,12 @@ def test_what_ranks_printed_and_commands_after_a_prompt_stay_as_they_are() -> No
     assert wrapped_lines(text, 20) == text
 
 
+def test_an_item_of_a_list_continues_below_its_text() -> None:
+    assert wrapped_lines("1 error occurred:\n\t* no room for it", 20) == (
+        "1 error occurred:\n        * no room\n          for it"
+    )
+
+
 def test_wide_characters_count_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     error = RankliftError("漢字漢字漢字漢字 漢字漢字漢字漢字 漢字漢字漢字漢字")
     assert shown(error, monkeypatch) == "error: 漢字漢字漢字漢字 漢字漢字漢字漢字\n  漢字漢字漢字漢字\n"
