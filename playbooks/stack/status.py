@@ -238,6 +238,6 @@ deleted unless a job runs or waits'
     if silent:
         line += f"; no answer from {fold(silent)}, which counts as busy for as long"
     if not any(one.get("leads") for one in answers.values()):
-        log = "`fab exec 'tail -n 5 .ranklift/agent/watch.log'`"
-        line += f"; no node has confirmed yet that it can delete them: {log} shows what the nodes do"
+        log = "`fab exec 'tail -n 5 .ranklift/agent/watch.log'` shows why not"
+        line += f"; no node has confirmed yet that it can delete them, minutes after its boot {log}"
     return line

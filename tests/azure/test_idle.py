@@ -83,6 +83,22 @@ def test_a_job_keeps_the_cluster_and_afterwards_it_stops(cluster: Workplace) -> 
     assert capacity(cluster) == 3
 
 
+def due(shown: str) -> datetime:
+    """When the nodes are deleted unless a job runs, as `fab status` has it."""
+    found = re.search(r"left until (.{16}) UTC \(ranklift:idleStopMinutes is 5\)", shown)
+    assert found is not None, shown
+    return datetime.fromisoformat(found[1])
+
+
+def test_a_node_that_is_added_does_not_put_the_stop_off(cluster: Workplace) -> None:
+    deadline = time.monotonic() + 150
+    while "no node has confirmed yet" in (before := cluster.fab("status").out):
+        assert time.monotonic() < deadline, before
+        time.sleep(1)
+    cluster.fab("scale", "4")
+    assert abs((due(cluster.fab("status").out) - due(before)).total_seconds()) <= 60
+
+
 def test_the_nodes_may_delete_one_another_and_change_nothing(cluster: Workplace) -> None:
     assert actions(cluster) == {
         "Microsoft.Compute/virtualMachineScaleSets/delete",
