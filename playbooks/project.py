@@ -27,8 +27,10 @@ from launch.project_folder import is_project, project_around
 from playbooks.selection import noted_stack
 from playbooks.unwritable import refuse_unwritable
 
-__all__ = ["PulumiError", "Stack", "find_project", "open_stack", "pulumi_program"]
+__all__ = ["PULUMI_LOG", "PulumiError", "Stack", "find_project", "open_stack", "pulumi_program"]
 
+PULUMI_LOG = "pulumi.log"
+"""The file in a stack's folder of what Pulumi's commands printed."""
 QUERY_S = 60.0
 """Limit of one query to Pulumi, which is not an update."""
 _SHUTDOWN_S = 5.0
@@ -55,6 +57,8 @@ class Stack:
     project: Path
     environment: Mapping[str, str]
     """Every variable: this process's, and the rehearsal's on top when the stack is rehearsed."""
+    shows_pulumi: bool = False
+    """Whether all that Pulumi prints of an update is shown."""
 
     @property
     def short_name(self) -> str:
@@ -126,8 +130,7 @@ class Stack:
         return inventory.load(self.folder)
 
     def scratch(self) -> AbstractContextManager[Path]:
-        """Return a folder for one command's files, removed at its end or, if it is killed, by the next one.
-        Refuse a stack whose own files could not be written."""
+        """Return a folder for one command's files, removed at its end; refuse an unwritable stack."""
         refuse_unwritable(self.folder)
         from playbooks.pulumi.scratch import scratch
 
@@ -198,7 +201,8 @@ class Stack:
         for notes in (self.jobs, self.folder / "silent"):
             shutil.rmtree(notes, ignore_errors=True)
         files = [self.lock_note, self.last_check, self.node_price, self.metrics_token, self.check_lock]
-        for file in (*files, *self.folder.glob("hashes*.json"), *self.folder.glob("push-*.json")):
+        globs = ("hashes*.json", "push-*.json", f"{PULUMI_LOG}*")
+        for file in (*files, *(path for glob in globs for path in self.folder.glob(glob))):
             file.unlink(missing_ok=True)
         inventory.remove(self.folder)
 
@@ -264,8 +268,7 @@ def find_project(configured: str | None, fabfile_folder: Path | None) -> Path:
     if configured:
         folder = (fabfile_folder or Path.cwd()) / Path(configured).expanduser()
         return _checked("ranklift.project", configured, folder)
-    named = os.environ.get("RANKLIFT_PROJECT")
-    if named:
+    if named := os.environ.get("RANKLIFT_PROJECT"):
         return _checked("RANKLIFT_PROJECT", named, Path(named).expanduser())
     if found := project_around(start := fabfile_folder or Path.cwd()):
         return found
@@ -288,10 +291,9 @@ def open_stack(project: Path, flag: str | None) -> Stack:
     # An empty --stack, as of an unset variable, must not choose another one.
     name = os.environ.get("RANKLIFT_STACK") or _selected(project, own) if flag is None else flag
     if name is None:
-        try:
+        rehearsed = own
+        with suppress(InputError):
             rehearsed = own | _rehearsal(project)
-        except InputError:
-            rehearsed = own
         name = _selected(project, rehearsed)
         if name is None:
             remedy = "give --stack NAME, set RANKLIFT_STACK or `pulumi stack select`"
@@ -317,13 +319,11 @@ def _selected(project: Path, environment: Mapping[str, str]) -> str | None:
     Reads Pulumi's own note of it first: the command calls the backend, which a dry run must not, and takes a
     tenth of a second.
     """
-    chosen = noted_stack(project, environment)
-    if chosen:
+    if chosen := noted_stack(project, environment):
         return chosen
-    try:
+    with suppress(PulumiError, MissingTool):
         return _query(["stack", "--show-name"], project, environment).strip() or None
-    except (PulumiError, MissingTool):
-        return None
+    return None
 
 
 def _checked(key: str, value: str, folder: Path) -> Path:

@@ -99,6 +99,8 @@ def read_data(reader: Reader, place: Place, kind: str, scope: Scope) -> Data:
     value = values.text(place)
     if not value:
         raise place.wrong("is empty", "give a path relative to the job file, or file:///path on the nodes")
+    if value.startswith("file:") and not value.startswith("file:/"):
+        value = value.removeprefix("file:")  # a local path, as azure-ai-ml's LocalPathField has it
     if is_address(value):
         return _at_address(place, kind, value)
     found = values.local(
