@@ -289,3 +289,12 @@ def test_an_operator_who_goes_away_leaves_no_build(desk: Desk, tmp_path: Path) -
         process.stdout.close()
         assert process.wait(10) != 0
     assert left(head) == set()
+
+
+def test_an_environment_has_pip_though_nothing_lists_it_and_no_index_has_it(desk: Desk) -> None:
+    """As one of conda has: jobs run it."""
+    made = desk.make()
+    for node in desk.cluster.nodes[:2]:
+        argv = [*ORDINARY, str(folder(node, made) / "bin/pip"), "install", "toolkit"]
+        ran = subprocess.run(argv, check=True, capture_output=True, text=True, env={"HOME": str(node.home)})
+        assert "Requirement already satisfied: toolkit" in ran.stdout
