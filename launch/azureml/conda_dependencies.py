@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ class CondaDependencies(Element):
     """Packages by name, which the head of a job installs."""
 
     def __init__(
-        self, conda_dependencies_file_path: str | None = None, _underlying_structure: Any = None
+        self,
+        conda_dependencies_file_path: str | PathLike[str] | None = None,
+        _underlying_structure: Any = None,
     ) -> None:
         self._channels: list[str] = []
         self._conda: list[str] = []
@@ -33,7 +36,7 @@ class CondaDependencies(Element):
             self._file = str(Path(conda_dependencies_file_path).absolute()), self._contents()
         self._complete = True
 
-    def _read(self, path: str) -> None:
+    def _read(self, path: str | PathLike[str]) -> None:
         import yaml
 
         try:
@@ -114,7 +117,7 @@ class CondaDependencies(Element):
         self._pip = [line for line in lines if line and not line.startswith("#")]
         self._requirements = None
 
-    def _from_requirements(self, path: str) -> None:
+    def _from_requirements(self, path: str | PathLike[str]) -> None:
         """Take a requirements file's packages. Raise OSError."""
         self.set_pip_requirements(Path(path).read_text().splitlines())
         self._requirements = str(Path(path).absolute()), tuple(self._pip)
@@ -151,6 +154,12 @@ class CondaDependencies(Element):
             *([{"pip": pip}] if pip else []),
         ]
         return {**({"channels": list(self._channels)} if self._channels else {}), "dependencies": own}
+
+    def files(self) -> list[Path]:
+        """Return the files that it was read from."""
+        return [
+            Path(path) for path, _ in (one for one in (self._file, self._requirements) if one is not None)
+        ]
 
     def _contents(self) -> object:
         return tuple(self._channels), tuple(self._conda), tuple(self._pip), self._python_version

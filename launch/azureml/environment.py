@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ class PythonSection(Element):
     interpreter_path: str = "python"
     user_managed_dependencies: bool = False
     conda_dependencies: CondaDependencies = field(default_factory=CondaDependencies)
-    conda_dependencies_file: str | None = None
+    conda_dependencies_file: str | PathLike[str] | None = None
 
 
 @dataclass(eq=False, repr=False)
@@ -65,7 +66,7 @@ class DockerSection(Element):
 
     enabled: bool = False
     base_image: str | None = None
-    base_dockerfile: str | None = None
+    base_dockerfile: str | PathLike[str] | None = None
     base_image_registry: Any = field(default_factory=ContainerRegistry)
     build_context: Any = None
     platform: Any = None
@@ -99,14 +100,16 @@ class Environment(WithVariables):
         return found
 
     @staticmethod
-    def from_conda_specification(name: str, file_path: str) -> Environment:
+    def from_conda_specification(name: str, file_path: str | PathLike[str]) -> Environment:
         """Return one with the packages of a conda file. Raise UserErrorException for an unreadable file."""
         made = Environment(name)
         made.python.conda_dependencies = CondaDependencies(file_path)
         return made
 
     @staticmethod
-    def from_pip_requirements(name: str, file_path: str, pip_version: str | None = None) -> Environment:
+    def from_pip_requirements(
+        name: str, file_path: str | PathLike[str], pip_version: str | None = None
+    ) -> Environment:
         """Return one with a requirements file's packages. Raise UserErrorException for an unreadable file."""
         made = Environment(name)
         try:
@@ -123,8 +126,8 @@ class Environment(WithVariables):
         name: str,
         image: str,
         container_registry: Any = None,
-        conda_specification: str | None = None,
-        pip_requirements: str | None = None,
+        conda_specification: str | PathLike[str] | None = None,
+        pip_requirements: str | PathLike[str] | None = None,
     ) -> Environment:
         """Return one with an image, and packages on top of it."""
         made = _with_packages(name, conda_specification, pip_requirements)
@@ -135,9 +138,9 @@ class Environment(WithVariables):
     @staticmethod
     def from_dockerfile(
         name: str,
-        dockerfile: str,
-        conda_specification: str | None = None,
-        pip_requirements: str | None = None,
+        dockerfile: str | PathLike[str],
+        conda_specification: str | PathLike[str] | None = None,
+        pip_requirements: str | PathLike[str] | None = None,
     ) -> Environment:
         """Return one with a Dockerfile: its path, or its text. A script that submits it gives no packages."""
         made = _with_packages(name, conda_specification, pip_requirements)
@@ -183,16 +186,31 @@ class Environment(WithVariables):
         return {**image, **({"conda_file": packages} if packages else {})} or None
 
     def dockerfile(self) -> str | None:
-        """Return the text of the Dockerfile; None without one."""
+        """Return the text of the Dockerfile; None without one. Raise UserErrorException for a path that
+        cannot be read."""
         given = self.docker.base_dockerfile
-        return Path(given).read_text() if given and "\n" not in given and Path(given).is_file() else given
+        if isinstance(given, str) and ("\n" in given or not Path(given).is_file()):
+            return given
+        try:
+            return None if given is None else Path(given).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            problem = f"cannot be read: {getattr(error, 'strerror', None) or error}"
+            raise UserErrorException("dockerfile", str(given), problem, "name a Dockerfile") from None
+
+    def files(self) -> list[Path]:
+        """Return the conda and requirements files that the script names."""
+        python = self.python
+        own = python.conda_dependencies_file
+        return python.conda_dependencies.files() if own is None else [Path(own)]
 
 
-def _with_packages(name: str, conda: str | None, pip: str | None) -> Environment:
+def _with_packages(
+    name: str, conda: str | PathLike[str] | None, pip: str | PathLike[str] | None
+) -> Environment:
     if conda and pip:
         remedy = "give one of the two"
         raise UserErrorException(
-            "pip_requirements", pip, "cannot be combined with a conda specification", remedy
+            "pip_requirements", str(pip), "cannot be combined with a conda specification", remedy
         )
     if conda:
         return Environment.from_conda_specification(name, conda)

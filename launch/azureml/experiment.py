@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from launch.access import repository_of
 from launch.azureml.dataset import settle
 from launch.azureml.environment import DOCKERFILE
 from launch.azureml.exceptions import NotSupported, UserErrorException
@@ -18,7 +19,7 @@ from launch.azureml.notices import report
 from launch.azureml.program import Fab
 from launch.azureml.run import Run, ScriptRun
 from launch.azureml.script_run_config import ScriptRunConfig
-from launch.azureml.submission import submission
+from launch.azureml.submission import in_script_words, submission
 
 __all__ = ["Experiment"]
 
@@ -69,16 +70,18 @@ class Experiment(Element):
             raise TypeError(f"submit() got an unexpected keyword argument {next(iter(kwargs))!r}")
         planned = submission(config, self.name, tags or {}, os.environ)
         report(planned.notices)
-        fab = Fab(planned.stack)
-        settle(planned.job.get("inputs", {}), partial(fab.json, "data.ls"))
+        settle(planned.job.get("inputs", {}), partial(Fab(planned.stack).json, "data.ls"))
         with tempfile.TemporaryDirectory(prefix="ranklift-") as folder:
             path = Path(folder) / "job.yml"
-            path.write_text(_yaml(planned.job))
+            path.write_text(text := _yaml(planned.job))
             if planned.dockerfile is not None:
                 dockerfile = path.parent / DOCKERFILE
                 dockerfile.parent.mkdir()
                 dockerfile.write_text(planned.dockerfile)
-            allowed = ("--allow-path", planned.job["code"])  # the source directory of the user's own program
+            # What the user's own program names, as they type it elsewhere, with what these files include.
+            own = [planned.job["code"], *map(_readable, planned.files)]
+            allowed = (word for one in dict.fromkeys(own) for word in ("--allow-path", one))
+            fab = Fab(planned.stack, partial(in_script_words, path=str(path), job_file=text))
             taken = fab.json("launch", str(path), "--name", self.name, *allowed, "--detach")
         return ScriptRun.submitted(self, taken["job"], planned.stack, taken.get("head"), planned.job)
 
@@ -111,6 +114,11 @@ class Experiment(Element):
 
     def __repr__(self) -> str:
         return f"Experiment(Name: {self.name})"
+
+
+def _readable(file: str) -> str:
+    """Return what may be read with a file: its repository, the file alone where it is in none."""
+    return str(repository_of(Path(file).parent) or file)
 
 
 def _wanted(given: Any) -> Mapping[str, Any]:

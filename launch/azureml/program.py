@@ -55,8 +55,9 @@ class Fab:
     The fabfile is the one in or above the current folder; without one, the tasks are Ranklift's alone.
     """
 
-    def __init__(self, stack: str | None) -> None:
-        self.stack = stack
+    def __init__(self, stack: str | None, reworded: Callable[[str], str] = str) -> None:
+        """``reworded`` returns a line of stderr, and an error, as they are shown."""
+        self.stack, self._reworded = stack, reworded
 
     def json(self, *words: str) -> Any:
         """Run a task with ``--json`` and return its output, parsed.
@@ -93,7 +94,7 @@ class Fab:
 
         An interrupt of this call interrupts the task too.
         """
-        notes = _Notes(on_note or (lambda line: write_line(line, sys.stderr)))
+        notes = _Notes(on_note or (lambda line: write_line(self._reworded(line), sys.stderr)))
         out: list[str] = []
         with tempfile.TemporaryDirectory(prefix="ranklift-") as spare:
             argv = [*_program(Path(spare)), *words, *(["--stack", self.stack] if self.stack else [])]
@@ -107,7 +108,7 @@ class Fab:
                 except BaseException:
                     _interrupt(process)
                     raise
-        return Answer(status, "\n".join(out), notes.error())
+        return Answer(status, "\n".join(out), self._reworded(notes.error()))
 
     def _explained(self, answer: Answer) -> str:
         text = answer.error.removeprefix("error: ") or f"fab ended with exit status {answer.status}"

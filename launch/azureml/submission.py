@@ -15,8 +15,29 @@ from launch.azureml.exceptions import NotSupported, UserErrorException
 from launch.azureml.runconfig import DISTRIBUTED, RunConfiguration
 from launch.azureml.script_run_config import ScriptRunConfig
 
-__all__ = ["Submission", "submission"]
+__all__ = ["Submission", "in_script_words", "submission"]
 
+_NAMES = {
+    "command": "command",
+    "code": "source_directory",
+    "distribution": "distributed_job_config",
+    "environment.conda_file": "environment.python.conda_dependencies",
+    "environment.image": "environment.docker.base_image",
+    "environment.build": "environment.docker.base_dockerfile",
+    "inputs": "arguments",
+    "limits.timeout": "max_run_duration_seconds",
+    "outputs": "arguments",
+    "ranklift.python": "RANKLIFT_PYTHON or interpreter_path",
+    "resources.instance_count": "node_count",
+    "resources.shm_size": "docker_runtime_config.shm_size",
+}
+"""What the script gives, by the keys of the job file that are made of it; others are the same."""
+_REMEDIES = (
+    (re.compile("launch with --environment bare"), "set RANKLIFT_PYTHON=python3 for the nodes' own"),
+    (re.compile(r"give --allow-path \S+ if it may be sent"), "copy it beside the file that names it"),
+    (re.compile(r"give --fill \w+ to fill it in"), "write its value"),
+)
+"""Remedies that only a command line has, and a script's."""
 _COMMAND = re.compile(r"(python|pypy)[^/]*")
 _MARK = re.compile(r"\$(?=\{\{|\[\[)")
 """The ``$`` that begins an input's name or an optional part in a job file."""
@@ -34,6 +55,8 @@ class Submission:
     """Notices of settings that do not carry over."""
     dockerfile: str | None = None
     """Text of the Dockerfile that the job file names."""
+    files: tuple[str, ...] = ()
+    """Files that the script names, and the job file in its turn."""
 
 
 def submission(
@@ -79,7 +102,32 @@ def submission(
         stack,
         (*notices, *_lost(run)),
         run.environment.dockerfile() if environment else None,
+        tuple(str(path.absolute()) for path in run.environment.files()) if environment else (),
     )
+
+
+def in_script_words(text: str, path: str, job_file: str) -> str:
+    """Return what ``fab launch`` says of a run's job file at ``path``, whose text is ``job_file``, in the
+    words of the script.
+
+    >>> in_script_words("/job.yml, line 4: limits.timeout = 0: is too short", "/job.yml", "")
+    'max_run_duration_seconds = 0: is too short'
+    >>> in_script_words("x is not in the code (/job.yml, line 2)", "/job.yml", "command: x\\ncode: /src\\n")
+    'x is not in the code (source_directory)'
+    """
+    lines = job_file.splitlines()
+
+    def named(found: re.Match[str]) -> str:
+        above = "\n".join(lines[: int(found[1] or 0)])
+        key = found[2] or next(iter(re.findall(r"^\w+", above, re.MULTILINE)[-1:]), "the run")
+        part = next((one for one in _NAMES if key == one or key.startswith((f"{one}.", f"{one}["))), "")
+        return _NAMES[part] + key[len(part) :] if part else key
+
+    place = rf"{re.escape(path)}(?:, line (\d{{1,9}}))?(?:: ([\w.\[\]-]+)(?= = |: |\)))?"
+    text = re.sub(place, named, text)
+    for remedy, own in _REMEDIES:
+        text = remedy.sub(own, text)
+    return text
 
 
 def _command(

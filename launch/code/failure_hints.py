@@ -21,6 +21,11 @@ _FILES = (
     re.compile(r"can't open file '([^']{1,1000})'"),
     re.compile(r"(?:^|: )([^:']{1,1000}): No such file or directory"),
 )
+_SHARED = re.compile(
+    r"Permission denied.*/\.ranklift/environments/|/\.ranklift/environments/.*Permission denied"
+    r"|environment location: .*/\.ranklift/environments/"
+)
+"""In what pip, uv and conda print where they cannot write into a job's environment."""
 _JOBS_COPY = re.compile(r".*/jobs/[^/]+/work/")
 """Where a job's copy of the code lies on a node."""
 _LISTS = re.compile(
@@ -85,6 +90,9 @@ def missing_hints(lines: Iterable[str], code: PushedCode | None = None, runs_in:
     )
     listed = {} if code is None else _lists_with(modules, code)
     found = [_module_hint(name, code, runs_in, listed.get(name)) for name in modules]
+    if any(_SHARED.search(line) for line in lines):
+        what = f"the job's environment{runs_in and f', {runs_in},'}"
+        found.append(f"jobs share {what} and cannot change it: list the packages that it lacks there")
     if code is not None:
         paths = _first(path for line in lines for pattern in _FILES for path in pattern.findall(line))
         names = _first(f"{package}.{name}" for line in lines for name, package in _NAME.findall(line))

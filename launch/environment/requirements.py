@@ -47,6 +47,8 @@ _VAGUE = "Expected semicolon"
 _LOCAL = re.compile(r"(file:|[./~]|\w[\w.-]*/)|[^:]*\.(whl|tar\.gz|zip)$")
 _WHEEL_FILE = re.compile(r"(?:.*/)?([A-Za-z0-9_.]+)-([^-/]+)-[^/]*\.whl(?:[#?].*)?")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_WITH_EXTRAS = re.compile(rf"{_NAME.pattern}(?:\[[\w., -]*\])?")
+_BEHIND = re.compile(r"\s(--?[A-Za-z][A-Za-z-]*)(?=[\s=]|$)")
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]+@")
 _ALIASES = {
     **{"-r": "--requirement", "-c": "--constraint", "-e": "--editable", "-f": "--find-links"},
@@ -272,13 +274,18 @@ def _not_editable(value: str, *, shows: bool) -> tuple[str, str]:
     address, _, fragment = value.partition("#")
     parts = dict(part.partition("=")[::2] for part in fragment.split("&"))
     name, folder = parts.get("egg", ""), parts.get("subdirectory", "")
-    written = f"{name} @ {address}" if _NAME.fullmatch(name) else address
+    written = f"{name} @ {address}" if _WITH_EXTRAS.fullmatch(name) else address
     shown = without_password(written + (f"#subdirectory={folder}" if folder else "")) if shows else "it"
     return "is editable, and nobody edits an environment of nodes", f"write {shown} without -e"
 
 
 def _requirement(source: Source, text: str) -> str:
     """Return a requirement in its normal form, with its hashes, on one line."""
+    behind = _BEHIND.search(text)
+    if behind is not None and _ALIASES.get(behind[1], behind[1]) in (*_KEPT, "--find-links"):
+        shown = without_password(text[behind.start() :].strip()) if _shows(source) else behind[1]
+        problem = f"has {behind[1]} behind a requirement, and it is for all of them"
+        raise _wrong(source, problem, f"write {shown} as a line of its own")
     need, dashes, rest = text.partition(" --")
     need = " ".join(need.split())
     if not _HASHES.fullmatch(f"{dashes and ' --'}{rest}".rstrip()):

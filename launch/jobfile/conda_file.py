@@ -28,8 +28,9 @@ _RANGE = re.compile(r"(?:(?:>=|<=|>|<|!=|~=)\s*\d+(?:\.\d+)*(?:\.\*)?\s*(?:,\s*|
 _CHANNEL = re.compile(r"https?://\S+|[A-Za-z0-9_][\w.-]*(?:/[\w.-]+)*")
 _LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)|(?<=/t/)[^/\s]+")
 _FOLDER = ("file://", "/", "./", "../", "~")
+_PREFIX = "prefix"
+"""The folder that ``conda env export`` adds: conda does not read it where a file is given to it."""
 _REFUSED = {
-    "prefix": ("is a folder of another machine", "remove it"),
     "variables": (
         "are not taken from a conda file",
         "set environment_variables of the job",
@@ -78,7 +79,10 @@ def conda_environment(place: Place, scope: Scope) -> PythonEnvironment:
     reader = Reader()
     entries = place.entries()
     reader.add(*(entries[key].wrong(*why) for key, why in _REFUSED.items() if key in entries))
-    found = reader.block(place, ("name", "channels", "dependencies"), tuple(_REFUSED))
+    found = reader.block(place, ("name", _PREFIX, "channels", "dependencies"), tuple(_REFUSED))
+    if _PREFIX in found:
+        line = f"{found[_PREFIX].where}: prefix is not used: it names a folder of another machine"
+        scope.access.notes.append(line)
     reader.get(found, "name", values.text, "")
     channels, dependencies = _Channels(), _Dependencies()
     if "channels" in found:

@@ -22,11 +22,12 @@ from launch.jobfile import values
 from launch.jobfile.conda_file import conda_environment, read_conda
 from launch.jobfile.environment_reference import NamedEnvironment, in_file, read_name
 from launch.jobfile.fields import Reader
-from launch.jobfile.yaml_source import Place
+from launch.jobfile.yaml_source import Place, compose
 
 __all__ = ["read_environment", "read_mapping"]
 
 _KEYS = ("$schema", "name", "version", "description", "tags", "os_type", "image", "conda_file", "build")
+_FILE = "file:"
 _REFUSED = {
     "inference_config": ("is for deployments, and there are none here", "remove it"),
     "datastore": ("is where Azure ML stores a build's files; here they are pushed to the head", "remove it"),
@@ -48,12 +49,24 @@ def read_environment(
         return read_mapping(reader, place, scope, ("requirements",) if own else ())
     with reader.collecting():
         text = values.text(place)
+        if text.startswith(_FILE):
+            return _read_file(reader, place, text.removeprefix(_FILE), scope)
         found = read_name(f"{place.where}: {place.key}", text)
         if not own and not text.startswith("azureml:"):
             remedy = f"write azureml:{text} for an environment of that name, or {in_file(text)} for an image"
             raise place.wrong("is not the name of an environment", remedy)
         return found
     return None
+
+
+def _read_file(reader: Reader, place: Place, written: str, scope: Scope) -> Environment | None:
+    """Return the environment of a file, in which paths are relative to it: azure-ai-ml's schemas take
+    ``file:PATH`` for a mapping (``PathAwareSchema`` in its ``_schema/core/schema.py``)."""
+    path = values.local(place, written, scope, "a file with an environment, relative to this one")
+    if not path.is_file():
+        raise place.wrong("is not a file", "name a file with an environment of Azure ML")
+    found = compose(path, kind="an environment of Azure ML")
+    return read_mapping(reader, found, scope.at(path.parent), ("requirements",))
 
 
 def read_mapping(

@@ -16,7 +16,7 @@ from launch.launchers.shell_line import (
     simple_commands,
 )
 
-__all__ = ["MPI_PROGRAMS", "Command", "Launch", "Place", "inserted", "launches"]
+__all__ = ["MPI_PROGRAMS", "Command", "Launch", "Place", "inserted", "installers", "launches"]
 
 Command = str | Sequence[str]
 """A shell line, or an argv."""
@@ -30,6 +30,10 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _LINE_NEXT = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
 _COMPARISONS = ("==", "!=", "-eq", "-ne")
 _NODES_NUMBER = re.compile(r"RANK(?!LIFT)|TASK_INDEX|NODE_MASTER|NODE_ADDR|HOSTNAME|hostname|PROCID|NODEID")
+_INSTALLER = re.compile(r"pip[0-9.]*|(?:conda|mamba|micromamba|uv pip)")
+_INSTALL = " install"
+_ELSEWHERE = re.compile(r"(?:-t|--target|--prefix|--root|-n|--name)(?:=.*)?")
+"""Options by which an installer leaves the environment that it finds alone."""
 _QUESTIONS = ("--version", "-version", "-V", "--help", "-help", "-h")
 """What a launcher answers without starting anything."""
 _DEEPEST = 5
@@ -103,10 +107,24 @@ def launches(command: Command) -> tuple[Launch, ...]:
     >>> [one.words for one in launches(["bash", "-c", "python -m torch.distributed.run a.py --x"])]
     [('a.py', '--x')]
     """
+    return tuple(one for one in _found(command) if not one.name.endswith(_INSTALL))
+
+
+def installers(command: Command) -> tuple[str, ...]:
+    """Return the installers that a command runs to add packages to its Python.
+
+    >>> installers("pip install -r requirements.txt && python3 -m pip install -q six && python train.py")
+    ('pip install', 'pip install')
+    >>> installers("pip install --target deps six; pip list; /opt/bin/pip install six; uv pip install six")
+    ('uv pip install',)
+    """
+    return tuple(one.name for one in _found(command) if one.name.endswith(_INSTALL))
+
+
+def _found(command: Command) -> Iterator[Launch]:
     if isinstance(command, str):
-        return tuple(_of_line(command, (0, 0), 0))
-    words = [_Word(text, (number, None), (number, 0)) for number, text in enumerate(command)]
-    return tuple(_of_words(words, 0))
+        return _of_line(command, (0, 0), 0)
+    return _of_words([_Word(text, (number, None), (number, 0)) for number, text in enumerate(command)], 0)
 
 
 def inserted(command: Command, place: Place, words: Sequence[str]) -> Command:
@@ -168,6 +186,8 @@ def _of_words(words: Sequence[_Word], depth: int) -> Iterator[Launch]:
             # a shell that starts without the job's variables would make nothing of their names
             inside = None if _drops_variables(texts[:place]) else words[line].inside
             yield from _of_line(words[line].text, inside, depth + 1)
+    elif installer := _installer(texts[place:]):
+        yield Launch(installer + _INSTALL, tuple(rest), None, is_everywhere=True)
     elif (found := _launcher(name, rest)) is not None:
         end = place + found[1]
         if texts[end + 1 : end + 2] and texts[end + 1] in _QUESTIONS:
@@ -224,8 +244,21 @@ def _behind(starter: _Starter, words: Sequence[str], place: int) -> int:
 
 def _is_known(words: Sequence[str], place: int) -> bool:
     name = PurePosixPath(words[place]).name
-    known = name in _STARTERS or name in _SHELLS or name.startswith("python")
+    known = name in _STARTERS or name in _SHELLS or name.startswith(("python", "pip"))
     return known or _launcher(name, words[place + 1 :]) is not None
+
+
+def _installer(words: Sequence[str]) -> str | None:
+    """Return the installer that adds packages to the Python on PATH; None for anything else."""
+    name, rest = words[0], words[1:]
+    if name.startswith("python"):
+        option, run = run_by_python(rest)
+        name, rest = (run[0], run[1:]) if option == "-m" and run else ("", ())
+    elif name == "uv" and rest[:1] == ["pip"]:
+        name, rest = "uv pip", rest[1:]
+    own = next((word for word in rest if not word.startswith("-")), "")
+    is_one = own == _INSTALL.strip() and _INSTALLER.fullmatch(name)
+    return name if is_one and not any(map(_ELSEWHERE.fullmatch, rest)) else None
 
 
 def _launcher(name: str, rest: Sequence[str]) -> tuple[str, int] | None:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from launch.code.snapshot import Snapshot
     from launch.host import Host
     from launch.job.plan import JobPlan
+    from launch.job.spec import JobSpec
 
-__all__ = ["in_environment"]
+__all__ = ["in_environment", "install_notices"]
 
 
 def in_environment(
@@ -99,6 +100,21 @@ def in_environment(
         output.progress(f"environment {made.record['id']}: made for {where} in {made.seconds:.0f} s")
     note_environment(stack.folder, made.record["id"], made.record["title"])
     return planned.in_environment(made.record, made.variables)
+
+
+def install_notices(spec: JobSpec) -> list[str]:
+    """Return a notice for each installer that a job runs in an environment of packages."""
+    from launch.environment.environment_spec import PythonEnvironment
+    from launch.launchers.launches import installers
+
+    if not isinstance(spec.environment, PythonEnvironment):
+        return []
+    names = [*installers(spec.setup), *installers(spec.command[0] if spec.shell else spec.command)]
+    title = spec.environment.title and f" {spec.environment.title}"
+    why = (
+        f"jobs share the environment{title}, which is read-only: list packages there; those listed are found"
+    )
+    return [f"{name}: {why}" for name in dict.fromkeys(names)]
 
 
 def _fetch(

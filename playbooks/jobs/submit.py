@@ -29,7 +29,7 @@ from playbooks.cli.signals import attached
 from playbooks.cli.task import with_address_age
 from playbooks.data.staging import Staging, bring_data
 from playbooks.jobs.cancel import cancel_job, format_cancelled
-from playbooks.jobs.job_environment import in_environment
+from playbooks.jobs.job_environment import in_environment, install_notices
 from playbooks.jobs.location import forget, remember
 from playbooks.jobs.plan_view import plan_text
 from playbooks.jobs.printer import EventPrinter, detached_job_commands, end_as, report_left
@@ -206,7 +206,7 @@ def hand_over(
         from launch.code.stack_tool import NO_STACKS
 
         notices = [*notices, NO_STACKS]
-    notices = [*notices, *load.notices, *push_notices(stack, load.snapshots)]
+    notices = [*notices, *install_notices(planned.spec), *load.notices, *push_notices(stack, load.snapshots)]
     if handling.dry_run and not handling.json:
         output.result(plan_text(planned, load.code, load.data, notices, kind))
         return

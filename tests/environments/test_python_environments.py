@@ -159,7 +159,8 @@ def test_a_node_that_lost_it_is_named_and_one_replaced_under_its_name_gets_it(
     words = [*launch, "use_gadget.py", "--requirements", "gadget.txt"]
     cluster.fab(*words)
     (one,) = (held for held in cluster.fab("environment", "--json").json() if held["title"] == "gadget.txt")
-    cluster.fab("exec", "--nodes", "2", f"rm -rf .ranklift/environments/{one['id']}*")
+    lose = f"cd .ranklift/environments && chmod -R u+w {one['id']} && rm -rf {one['id']}*"
+    cluster.fab("exec", "--nodes", "2", lose)
     lost = cluster.fab(*words, status=None)
     assert "node000002" in lost.err
     assert f"`fab environment.rm {one['id']}` removes the environment from all nodes" in lost.err

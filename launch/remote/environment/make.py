@@ -99,6 +99,8 @@ def _answer(request: EnvironmentCall, up: Up) -> EnvironmentAnswer:
                     raise _full(store, error.lines) from error
                 raise
         with os.fdopen(hold(store.path(name))):  # until the job can be submitted, the last used one stays
+            if request["kind"] == "python":
+                store.seal(name)
             store.touch(name)
             errors = _spread(store, name, request, up, report)
     record: EnvironmentRecord = {

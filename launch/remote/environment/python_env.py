@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import re
 import subprocess
@@ -35,6 +36,14 @@ print(sys.implementation.name, version, sys.executable, os.uname().machine, libc
 """
 _STEPS = ("Resolved", "Downloading", "Building", "Prepared", "Installed", "Bytecode")
 """Beginnings of uv's lines that are worth showing."""
+_NOTHING: tuple[str, ...] = ()
+_BUNDLED = """\
+import ensurepip, os, sysconfig
+own = os.path.join(os.path.dirname(ensurepip.__file__), "_bundled")
+print(sysconfig.get_config_var("WHEEL_PKG_DIR") or own)
+"""
+"""https://docs.python.org/3/using/configure.html#cmdoption-with-wheel-pkg-dir"""
+_INDEXES = ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_FIND_LINKS")
 _LIMIT_S = 20
 _CLAUSE = re.compile(r"(==|!=|~=|>=|<=|>|<|=|)\s*([0-9]{1,9}(?:\.[0-9]{1,9})*(?:\.\*)?)")
 _OLDEST, _NEWEST = 8, 20
@@ -90,6 +99,7 @@ def make(request: EnvironmentRequest, folder: str, lock: int, report: Report) ->
         _make_venv(uv(), request["python"], folder, env, lock, report)
     if request["requirements"]:
         _install_packages(uv(), request, folder, env, lock, report)
+    _add_pip(uv(), folder, env, lock, report)
     if request["conda"]:
         finish_conda(folder, [lock], report)
 
@@ -146,6 +156,38 @@ def _install_packages(
     finally:
         for file in files.values():
             os.close(file)
+
+
+def _add_pip(uv: str, folder: str, env: Mapping[str, str], lock: int, report: Report) -> None:
+    """Install pip where it was not asked for: conda brings it with Python, and jobs run it.
+
+    The wheel is the interpreter's own, which ``ensurepip`` has and needs no index, else one of the index.
+    Without either the environment has none, which a note says.
+    """
+    python = f"{folder}/bin/python"
+    if glob.glob(f"{glob.escape(folder)}/lib/python*/site-packages/pip/__init__.py"):
+        return
+    argv = [uv, "pip", "install", "--python", python, "--break-system-packages", "--compile-bytecode", "pip"]
+    own = {name: value for name, value in env.items() if name not in _INDEXES}
+    bundled = _bundled(python)
+    offline = {**own, "UV_NO_INDEX": "1", "UV_FIND_LINKS": bundled}
+    for where in (*([offline] if bundled else []), env):
+        with contextlib.suppress(Failed):
+            build.run("installing pip", argv, where, report, steps=_NOTHING, keep_open=[lock])
+            return
+    report("note: the environment has no pip: neither its Python nor the index has a wheel of it")
+
+
+def _bundled(python: str) -> str:
+    """Return the folder of the wheels that ``python -m ensurepip`` would install; "" without one."""
+    try:
+        done = subprocess.run(
+            [python, "-I", "-c", _BUNDLED], capture_output=True, timeout=_LIMIT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    found = os.fsdecode(done.stdout).strip()
+    return found if done.returncode == 0 and os.path.isdir(found) else ""
 
 
 def _environment(root: str, folder: str, index: Index, sent: Sequence[str]) -> dict[str, str]:

@@ -183,8 +183,9 @@ class Builder:
 class Share:
     """This node's own part in a push, whose failure is kept in ``error`` and never stops the relay."""
 
-    def __init__(self, store: Store, manifest: Manifest, verify: bool) -> None:
-        self.store, self.manifest, self.verify = store, manifest, verify
+    def __init__(self, store: Store, manifest: Manifest, *, verify: bool, sealed: bool) -> None:
+        """``verify`` as for :class:`Builder`; ``sealed`` makes the folders read-only."""
+        self.store, self.manifest, self.verify, self.sealed = store, manifest, verify, sealed
         self.error: str | None = None
         self._builder: Builder | None = None
 
@@ -214,6 +215,8 @@ class Share:
         """Rename the snapshot to its final name."""
         if self._builder is not None:
             self._attempt(self._builder.finish)
+        if self.sealed and self.error is None:
+            self._attempt(self.store.seal, self.manifest.id)
         self.store.touch(self.manifest.id)
 
     def abort(self) -> None:

@@ -32,6 +32,8 @@ class PushHeader(_PushCall, total=False):
     sent: list[int]
     """Numbers of the blobs that follow."""
     verify: bool
+    sealed: bool
+    """Whether folders become read-only, as the head's are: those of a Python environment."""
     ssh: list[str]
     fanout: int
     silence: float

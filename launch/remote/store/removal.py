@@ -16,9 +16,14 @@ from launch.remote.base.processes import IMAGES
 __all__ = ["is_unknown", "is_worked_in", "removal_argv", "remove", "remove_file", "unfinished_jobs", "unload"]
 
 _FINAL_STATES = ("SUCCEEDED", "INCOMPLETE", "FAILED", "CANCELLED", "LOST")
-_SCRIPT = r'find "$@" -type d ! -perm -700 -exec chmod u+rwx {} \; 2>/dev/null; exec rm -rf -- "$@"'
-"""An unpacked image may have folders that its own modes protect. Modes of files stay: other snapshots and the
-cache of uv have the same files."""
+_SCRIPT = r"""
+find "$@" -type d -perm -500 ! -perm -200 -exec chmod u+w {} + 2>/dev/null
+find "$@" -type d ! -perm -700 -exec chmod u+rwx {} \; 2>/dev/null
+exec rm -rf -- "$@"
+"""
+"""A Python environment's folders are read-only: thousands, which one chmod changes. An unpacked image may
+have folders that its own modes protect. Modes of files stay: other snapshots and the cache of uv have the
+same files."""
 
 
 def removal_argv(paths: Sequence[str]) -> list[str]:

@@ -29,7 +29,7 @@ from launch.remote.base.names import runs
 from launch.remote.store.assemble import Builder, Share
 from launch.remote.store.manifest import Manifest
 from launch.remote.store.push_messages import PushHeader
-from launch.remote.store.store import Store
+from launch.remote.store.store import ENVIRONMENTS, Store
 from launch.remote.store.tls import CHUNK, Line, accept, listen
 from launch.remote.store.tree_node import Branches, Call, Up, make_trees, spans
 
@@ -45,7 +45,7 @@ def relay(stdin: BinaryIO, call: Call, up: Up) -> None:
     store = Store(kind=call.header["store"])
     manifest = Manifest(zlib.decompress(call.packed), call.header["id"])
     branches = Branches(call.header["trees"], call, up)
-    share = Share(store, manifest, call.header["verify"])
+    share = Share(store, manifest, verify=call.header["verify"], sealed=call.header["sealed"])
     threading.Thread(target=_undo, args=(up, share, branches), daemon=True).start()
     try:
         if store.has(manifest.id):
@@ -128,7 +128,8 @@ def distribute(
     a second with the bytes sent and all bytes to send.
     """
     header = call.header
-    header.update({"store": store.kind, "id": manifest.id})
+    sealed = store.kind == ENVIRONMENTS and store.is_sealed(manifest.id)
+    header.update({"store": store.kind, "id": manifest.id, "sealed": sealed})
     store.touch(manifest.id)
     header["drop"] = store.superfluous(manifest.id)
     header["kept"] = sorted({manifest.id, *store.relied_on()}.difference(header["drop"]))

@@ -46,6 +46,7 @@ _KEPT = {SNAPSHOTS: KEEP, ENVIRONMENTS: 3}
 
 _ABANDONED_S = 86400.0
 _PIECE = 256 * 1024
+_WRITABLE = 0o222
 _PARTS = ("", ".manifest", ".made")
 """Suffixes of what is removed with a snapshot."""
 
@@ -122,6 +123,18 @@ class Store:
                 except OSError:
                     continue
         return [name for _, name in sorted(found, reverse=True)]
+
+    def is_sealed(self, snapshot: str) -> bool:
+        """Return whether :meth:`seal` has ended for a snapshot. Raise OSError."""
+        return not os.stat(self.path(snapshot)).st_mode & _WRITABLE
+
+    def seal(self, snapshot: str) -> None:
+        """Make a snapshot's folders read-only, its own last: what a job would install into it, other jobs
+        would get. Raise OSError."""
+        if self.is_sealed(snapshot):
+            return
+        for folder, _, _ in os.walk(os.fsencode(self.path(snapshot)), topdown=False, onerror=_raise):
+            os.chmod(folder, stat.S_IMODE(os.stat(folder).st_mode) & ~_WRITABLE)
 
     def touch(self, snapshot: str) -> None:
         """Mark a snapshot as just pushed, which keeps it from being pruned."""
@@ -334,6 +347,10 @@ def _files_below(folder: bytes) -> Iterator[bytes]:
                 yield from _files_below(entry.path)
             else:
                 yield entry.path
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _age(path: str) -> float:

@@ -31,7 +31,7 @@ answer = json.loads((here / "answers.json").read_text())[words[0]]
 if isinstance(answer, list):
     count = sum(json.loads(line)["words"][0] == words[0] for line in open(here / "calls.jsonl"))
     answer = answer[min(count, len(answer)) - 1]
-sys.stderr.write(answer.get("err", ""))
+sys.stderr.write(answer.get("err", "").replace("JOB.YML", "".join(words[1:2])))
 sys.stdout.write(answer.get("out", ""))
 if words[0] == "collect":
     shutil.copytree(here / "files", pathlib.Path(words[words.index("--into") + 1], words[1]))

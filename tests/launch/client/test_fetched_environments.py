@@ -11,10 +11,8 @@ from launch.client.environments import fitting, query_environments, send_to
 from launch.code.node_code import remote_id
 from launch.errors import GiveUpError
 from launch.remote.environment.usage import REQUEST_DIGITS
-from tests.launch.client.test_environments import Desk, desk, folder, left, run_python
+from tests.launch.client.environment_desk import Desk, folder, left, run_python
 from tests.launch.cluster import LocalHost, contents
-
-__all__ = ["desk"]
 
 
 def from_the_first_two(desk: Desk) -> Callable[[str], None]:

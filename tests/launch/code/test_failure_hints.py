@@ -199,3 +199,22 @@ def test_a_line_of_endless_length_in_such_a_file_is_read_in_one_go(
     code = pushed(tmp_path, {file: f"dependencies:\n {item}\n torch\n"})
     (hint,) = missing_hints([NO_TORCH], code)
     assert f"{file} lists it" in hint
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ERROR: Could not install packages due to an OSError: [Errno 13] Permission denied: "
+        "'/home/azureuser/.ranklift/environments/0123/lib/python3.11/site-packages/six.py'",
+        "  failed to create directory `/home/azureuser/.ranklift/environments/0123/lib/x`: Permission denied",
+        "  environment location: /home/azureuser/.ranklift/environments/0123",
+    ],
+    ids=["pip", "uv", "conda"],
+)
+def test_packages_that_a_job_could_not_install_belong_into_the_list(line: str) -> None:
+    hint = (
+        "jobs share the job's environment, conda.yml, and cannot change it: "
+        "list the packages that it lacks there"
+    )
+    assert missing_hints(["Collecting six", line], None, "conda.yml") == [hint]
+    assert missing_hints(["Permission denied: '/data/environments/x'"], None, "conda.yml") == []

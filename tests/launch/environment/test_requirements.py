@@ -122,6 +122,20 @@ def test_each_variable_that_was_filled_in_is_noted_without_its_value(tmp_path: P
             "-e git+https://h/b.git#egg=b&subdirectory=c",
             "; write b @ git+https://h/b.git#subdirectory=c without",
         ),
+        (
+            "-e git+https://h/t.git@v4.38.0#egg=t[torch,x]",
+            "; write t[torch,x] @ git+https://h/t.git@v4.38.0 without -e",
+        ),
+        (
+            "torch==1.12.1+cu113 -f https://h/torch_stable.html",
+            "has -f behind a requirement, and it is for all of them; write -f https://h/torch_stable.html as "
+            "a line of its own",
+        ),
+        (
+            "a --extra-index-url https://me:secret@h/simple",
+            "; write --extra-index-url https://***@h/simple as a line of its own",
+        ),
+        ("a[b]>=1 --index-url=https://h/simple", "; write --index-url=https://h/simple as a line of its own"),
         ("-e git+https://me:secret@h/b.git", "; write git+https://***@h/b.git without -e"),
         ("-e hg+https://h/b", "is not fetched by uv, which installs the packages; write https://"),
         ("-e git+file:///srv/b", "points at files of this machine; build a wheel"),

@@ -140,10 +140,6 @@ def test_requirements_in_it_are_inlined_from_its_own_folder(tmp_path: Path) -> N
             "line 3: dependencies[0].pip[0] = '-e .': points at files of this",
         ),
         (
-            "prefix: /home/me\ndependencies: [a]\n",
-            "line 1: prefix = '/home/me': is a folder of another machine",
-        ),
-        (
             "variables: {A: b}\ndependencies: [a]\n",
             "line 1: variables: are not taken from a conda file",
         ),
@@ -157,9 +153,17 @@ def test_a_mistake_is_refused_with_its_line_key_and_remedy(tmp_path: Path, text:
     assert "; " in str(caught.value)
 
 
+def test_the_prefix_that_an_export_ends_with_is_not_used_which_a_note_says(tmp_path: Path) -> None:
+    (tmp_path / "conda.yml").write_text("name: x\ndependencies: [pip: [torch]]\nprefix: /home/me/envs/x\n")
+    access = Access()
+    assert read_conda(tmp_path / "conda.yml", access).requirements == "torch"
+    where = f"{tmp_path / 'conda.yml'}, line 3"
+    assert access.notes == [f"{where}: prefix is not used: it names a folder of another machine"]
+
+
 def test_all_mistakes_come_at_once(tmp_path: Path) -> None:
     with pytest.raises(InputErrors) as caught:
-        made(tmp_path, "prefix: /a\ndependencies:\n- '!'\n- pip: [--pre]\n")
+        made(tmp_path, "variables: {a: b}\ndependencies:\n- '!'\n- pip: [--pre]\n")
     assert len(caught.value.errors) == 3
 
 

@@ -54,6 +54,37 @@ def test_a_name_in_place_is_for_people(files: Path) -> None:
     assert found(files, "environment: {image: python:3.10, name: mine, version: 3}") == image
 
 
+@pytest.mark.parametrize("path", ["file:./env/gpu.yml", "file:env/gpu.yml"])
+@pytest.mark.parametrize("key", ["{environment: %s}", "{ranklift: {environment: %s}}"])
+def test_the_file_of_an_environment_is_read_from_its_own_folder(files: Path, path: str, key: str) -> None:
+    (files / "env").mkdir()
+    (files / "env/conda.yml").write_text(PACKAGES)
+    (files / "env/gpu.yml").write_text("name: gpu\nversion: 3\nimage: a/b\nconda_file: conda.yml\n")
+    wanted = ImageEnvironment("docker.io/a/b:latest", TORCH, "gpu")
+    assert found(files, (key % path)[1:-1]) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            "file:./none.yml",
+            "job.yml, line 2: environment = 'file:./none.yml': none.yml does not exist",
+        ),
+        (
+            "file:docker",
+            "job.yml, line 2: environment = 'file:docker': is not a file; name",
+        ),
+        ("file:wrong.yml", "wrong.yml, line 1: imag: unknown key; did you mean image?"),
+        ("file:../other.yml", "lies outside of the repository"),
+    ],
+)
+def test_a_wrong_file_in_the_place_of_an_environment_is_refused(files: Path, text: str, why: str) -> None:
+    (files / "wrong.yml").write_text("imag: a/b\n")
+    (files.parent / "other.yml").write_text("image: a/b\n")
+    assert why in refusal(files, f"environment: {text}")
+
+
 def test_packages_on_top_of_an_image_and_without_one(files: Path) -> None:
     image = ImageEnvironment("docker.io/a/b:latest", TORCH, "a/b")
     assert found(files, "environment: {image: a/b, conda_file: conda.yml}") == image

@@ -30,7 +30,7 @@ def test_the_nodes_own_folder_of_wheels_counts_beside_those_that_are_sent_along(
     wanted = request("", "", kind="python")
     wanted["requirements"], wanted["find_links"] = "toolkit\n", ["aa" * 8]
     python_env.make(wanted, str(tmp_path / "made"), 2, unreported)
-    _, installing = (tmp_path / "calls").read_text().splitlines()
+    _, installing, _ = (tmp_path / "calls").read_text().splitlines()
     argv, _, places = installing.partition("; ")
     assert places == f"{Store().path('aa' * 8)},https://user:secret@example.org/wheels"
     assert "find-links" not in argv, "a login would stand on a command line, and uv ignore the variable"
