@@ -163,7 +163,7 @@ def make(
         key: filled(value, known, job.places[f"environment_variables.{key}"])
         for key, value in job.env.items()
     }
-    line, added = _fitted(job, line, nodes, kind, {*env, *flags.env})
+    line, added = _fitted(job, line, nodes, kind, {**env, **flags.env})
     distribution = job.distribution
     python = job.own.python or "python3"
     try:
@@ -291,7 +291,7 @@ def _check_script(job: JobFile, line: str, pushed: Pushed) -> None:
 
 
 def _fitted(
-    job: JobFile, line: str, nodes: int, kind: str, variables: Collection[str]
+    job: JobFile, line: str, nodes: int, kind: str, variables: Mapping[str, str]
 ) -> tuple[str, tuple[str, ...]]:
     """Return the line as so many nodes can run it, and notices of what was added to it."""
     place = job.places["command"]

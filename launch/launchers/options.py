@@ -60,17 +60,19 @@ def torchrun_options(words: Sequence[str]) -> Options:
     >>> torchrun_options(["--nnode=2", "--node_rank", "0", "train.py", "--nnodes", "3"]).given
     {'nnodes': '2', 'node-rank': '0'}
     """
-    return _read(words, _TORCHRUN_FLAGS, ("nnodes", "node-rank", "standalone", "rdzv-endpoint"))
+    names = ("nnodes", "node-rank", "standalone", "rdzv-endpoint", "rdzv-backend", "rdzv-conf", "rdzv-id")
+    return _read(words, _TORCHRUN_FLAGS, (*names, "master-addr", "master-port"))
 
 
 def accelerate_options(words: Sequence[str]) -> Options:
     """Return what ``accelerate launch`` is given."""
-    return _read(words, _ACCELERATE_FLAGS, ("num-machines", "machine-rank", "num-processes", "config-file"))
+    names = ("num-machines", "machine-rank", "num-processes", "config-file")
+    return _read(words, _ACCELERATE_FLAGS, (*names, "main-process-ip", "main-process-port"))
 
 
 def deepspeed_options(words: Sequence[str]) -> Options:
     """Return what deepspeed is given."""
-    return _read(words, _DEEPSPEED_FLAGS, ("num-nodes", "node-rank", "hostfile", "include"))
+    return _read(words, _DEEPSPEED_FLAGS, ("num-nodes", "node-rank", "hostfile", "include", "master-addr"))
 
 
 def mpirun_options(words: Sequence[str]) -> Options:
