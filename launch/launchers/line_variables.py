@@ -9,12 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import dropwhile, takewhile
 
+from launch.errors import InputError
 from launch.job.rank_env import EXPANDED
 from launch.launchers.launches import Command
 from launch.launchers.pytorch import PyTorch
-from launch.launchers.shell_line import commands
+from launch.launchers.shell_line import commands, operator_of, simple_commands
 
-__all__ = ["Variables", "settings", "variables_of"]
+__all__ = ["Variables", "settings", "variables_of", "without_assignments"]
 
 _VARIABLE = re.compile(
     r"\$(?:(?P<bare>[A-Za-z_]\w*)"
@@ -39,6 +40,7 @@ _ASSIGNED = re.compile(
     r"(?<![\w$])([A-Za-z_]\w*)(?:\[[^]]*\])?\+?=|\b(?:for|printf\s+-v|getopts\s+\S+)\s+(\w+)"
 )
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_EXPANDED_BY_SHELL = re.compile(r"[$`]|(?:^|[=:])~|^\w+\+=")
 _CONDITIONS = ("if", "[", "[[", "test", "case", "for", "while", "until", "select", "((")
 _DEEPEST = 5
 
@@ -142,3 +144,32 @@ def _constants(line: str) -> dict[str, str]:
     pairs = [pair for pairs, is_all in settings(line) if is_all for pair in pairs.items()]
     count = Counter(name for name, _ in pairs)
     return {name: value for name, value in pairs if count[name] == 1 and not re.search(r"[$`~]", value)}
+
+
+def without_assignments(key: str, line: str) -> tuple[tuple[str, ...], str]:
+    """Return the variables that a line sets before its program, each as ``NAME=VALUE``, and what follows.
+
+    >>> without_assignments("line", "LR=1 NAME='a b' python train.py X=1")
+    (('LR=1', 'NAME=a b'), 'python train.py X=1')
+
+    Raise :class:`~launch.errors.InputError` for a value that a shell would make another one of, and for a
+    line without a program.
+    """
+    try:
+        words = next(simple_commands(line), [])
+    except ValueError:  # reported with the whole line, later
+        return (), line
+    found = list(takewhile(lambda word: _ASSIGNED.match(word.text), words))
+    for word in found:
+        if _EXPANDED_BY_SHELL.search(word.text):
+            name = re.split(r"\W", word.text)[0]
+            problem = "would become another value by a shell, and no shell reads this line"
+            remedy = f"give the value as it is to be, by --env {name}=VALUE, or write the line as bash -c '…'"
+            raise InputError(key, word.text, problem, remedy)
+    if found and len(found) == len(words):
+        if operator_of(line):  # refused as such, later
+            return (), line
+        raise InputError(
+            key, line, "sets variables and runs nothing", "give a script or a program behind them"
+        )
+    return tuple(word.text for word in found), line[words[len(found)].start :] if found else line

@@ -17,6 +17,7 @@ from invoke.tasks import Task
 from launch.data.data_inputs import fill_inputs
 from launch.errors import InputError
 from launch.launchers.base import Launcher
+from launch.launchers.line_variables import without_assignments
 from launch.launchers.script import module_of, with_python
 from playbooks.check.on_unhealthy import ON_UNHEALTHY_HELP, on_unhealthy_flag, with_healthy_nodes
 from playbooks.cli.access import ACCESS, access_flags
@@ -197,6 +198,8 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
         for option in launcher.options
     }
     launcher.check_options(options)
+    # a shell sets its variables itself
+    assigned, line = ((), line) if options.get("per_node") else without_assignments("line", line)
     line = with_python(line, given["python"])
     stack, source = open_from(context, given["stack"]), source_folder(given["source"])
     dry_run = given["dry_run"]
@@ -211,7 +214,7 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
     handling = Handling(given["detach"], given["json"], dry_run, given["cancel_on_interrupt"], registries)
     request = Request(
         line,
-        env=given["env"] or (),
+        env=[*(given["env"] or ()), *assigned],
         name=given["name"],
         python=given["python"],
         timeout=given["timeout"],
@@ -260,4 +263,7 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
         chosen, planned = [*chosen, *more], staging.first_plan()
     _, notices = spec_with(staging.placeholders)
     load = Load(snapshot, data, staging, allowed=access.folders)
-    hand_over(stack, inventory, nodes, planned, load, handling, [*access.notes, *chosen, *notices])
+    names = [one.partition("=")[0] for one in assigned]
+    as_env = [f"{', '.join(names)}: set for every rank, as --env does"] if names else []
+    notes = [*access.notes, *chosen, *as_env, *notices]
+    hand_over(stack, inventory, nodes, planned, load, handling, notes)

@@ -6,6 +6,7 @@ import pytest
 
 from launch.errors import InputError
 from launch.launchers.fit import fitted
+from launch.launchers.line_variables import without_assignments
 
 REST = "--nnodes=$WORLD_SIZE --master_addr $MASTER_ADDR a.py"
 
@@ -124,3 +125,11 @@ def test_without_a_shell_nothing_but_the_jobs_own_variables_is_replaced(option: 
     with pytest.raises(InputError, match="stays as it is: no shell reads this line"):
         fitted("line", ("torchrun", option, "a.py"), 2, "pytorch", {"NNODES": "2"})
     assert fitted("line", ("torchrun", "--nnodes=${WORLD_SIZE}", "a.py"), 1, "pytorch", {}).notices == ()
+
+
+def test_variables_before_a_program_are_told_from_its_arguments() -> None:
+    given, rest = without_assignments("line", """A=1 B="x y" C=  D='a=b' python train.py E=1  'F G'""")
+    assert given == ("A=1", "B=x y", "C=", "D=a=b")
+    assert rest == "python train.py E=1  'F G'"
+    for line in ("python A=1", "-m x", "", "A='open", "env A=1 python"):
+        assert without_assignments("line", line) == ((), line)
