@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 
 from launch.errors import InputError
 from launch.job.rank_env import EXPANDED
+from launch.launchers.imports import no_code
 from launch.launchers.launches import Command, Launch, exchanged, inserted, launches
 from launch.launchers.line_variables import Variables, settings, variables_of
 from launch.launchers.mpi import Mpi
@@ -15,6 +17,7 @@ from launch.launchers.options import (
     TORCHRUNS,
     Options,
     accelerate_options,
+    configured,
     deepspeed_options,
     mpirun_options,
     torchrun_options,
@@ -118,8 +121,16 @@ class _Job:
         return replace(given, given=values)
 
 
-def fitted(key: str, command: Command, nodes: int, kind: str, variables: Mapping[str, str]) -> Fitted:
-    """Return the command as a job of so many nodes can run it; ``variables`` are those of the user.
+def fitted(
+    key: str,
+    command: Command,
+    nodes: int,
+    kind: str,
+    variables: Mapping[str, str],
+    read: Callable[[str], str | None] = no_code,
+) -> Fitted:
+    """Return the command as a job of so many nodes can run it; ``variables`` are those of the user, and
+    ``read`` returns the text of a file of the code, None without one.
 
     What only a node knows is left as it is, and so are commands that ask which node they are on.
     Raise :class:`~launch.errors.InputError`, which names ``key``, for a command that contradicts the job.
@@ -141,17 +152,17 @@ def fitted(key: str, command: Command, nodes: int, kind: str, variables: Mapping
         known = variables_of(text, kind, variables, by_shell=launch.by_shell)
         command, words, changed = _numbered(command, launch, read_options(launch.words), known)
         notices += changed
-        read = job.settled(read_options(words), known)
+        options = job.settled(read_options(words), known)
         if not launch.is_everywhere:
             continue
         for name in _SAME:
-            job.check_meeting(read, name)
+            job.check_meeting(options, name)
         if launch.name.startswith("deepspeed"):
-            _check_deepspeed(job, launch, read)
+            _check_deepspeed(job, launch, options)
         elif launch.name not in TORCHRUNS:
-            _check_accelerate(job, launch, read)
-        elif missing := _missing(job, read, from_environment=from_environment):
-            fate = f"without it each of the {nodes} nodes would {_fate(missing, read)}"
+            _check_accelerate(job, launch, options, read)
+        elif missing := _missing(job, options, from_environment=from_environment):
+            fate = f"without it each of the {nodes} nodes would {_fate(missing, options)}"
             if launch.place is None:
                 raise job.refused(launch.name, fate, f"write {' '.join(missing)} behind it")
             command = inserted(command, launch.place, missing)
@@ -260,10 +271,21 @@ def _fate(words: tuple[str, ...], read: Options) -> str:
     return "train alone" if is_alone else "wait for the others in vain"
 
 
-def _check_accelerate(job: _Job, launch: Launch, read: Options) -> None:
+def _check_accelerate(
+    job: _Job, launch: Launch, read: Options, read_file: Callable[[str], str | None]
+) -> None:
     job.check_number(read, "num-machines")
     job.check_place(read, "machine-rank")
-    if job.nodes == 1 or "config-file" in read.given or not read.are_all_known:
+    given, file = dict(read.given), read.given.get("config-file")
+    value = launch.name if file is None else read.written["config-file"]
+    if not read.are_all_known or (file is not None and re.search("^[/~]|[$`]", file)):
+        return  # a file that is not of the code may be another one on each node
+    if file is not None:
+        text = read_file(str(PurePosixPath(file)))
+        if text is None and "machine-rank" in given:
+            return
+        given = _with_config(job, configured(text or ""), given)
+    if job.nodes == 1:
         return
     options = {
         "num-machines": f"--num_machines {job.nodes}",
@@ -271,19 +293,34 @@ def _check_accelerate(job: _Job, launch: Launch, read: Options) -> None:
         "main-process-ip": "--main_process_ip $MASTER_ADDR",
         "main-process-port": "--main_process_port $MASTER_PORT",
     }
-    missing = [name for name in options if name not in read.given]
+    missing = [name for name in options if name not in given]
     if missing and missing != ["main-process-port"]:  # which has a default
         problem = f"would train on each of the {job.nodes} nodes alone"
-        if "num-machines" in read.given:
+        if "num-machines" in given:
             problem = f"would not find the others of the {job.nodes} nodes"
         remedy = f"add {' '.join(options[name] for name in missing)}"
         if "num-machines" in missing:
             remedy += ", and give the processes of all nodes together as --num_processes"
-        raise job.refused(launch.name, problem, remedy)
+        raise job.refused(value, problem, remedy)
     total = read.given.get("num-processes", "")
     if total.isdecimal() and int(total) % job.nodes:
         problem = f"counts the processes of all {job.nodes} nodes, and does not divide by that"
         raise job.refused(read.written["num-processes"], problem, f"give a multiple of {job.nodes}")
+
+
+def _with_config(job: _Job, config: Mapping[str, str], given: dict[str, str]) -> dict[str, str]:
+    """Return the options with what a config file, the same on every node, says of the job's nodes rightly."""
+    number = config.get("num-machines", str(job.nodes))
+    if job.nodes == 1 and number != "1" and "num-machines" not in given:
+        problem = f"has num_machines: {number}, the job has 1 node"
+        raise job.refused(given["config-file"], problem, "add --num_machines 1, or choose other nodes")
+    of_job = {
+        "num-machines": number == str(job.nodes),
+        "machine-rank": False,
+        "main-process-ip": not _ITSELF.fullmatch(config.get("main-process-ip", "")),
+        "main-process-port": True,
+    }
+    return {**{name: value for name, value in config.items() if of_job[name]}, **given}
 
 
 def _check_deepspeed(job: _Job, launch: Launch, read: Options) -> None:

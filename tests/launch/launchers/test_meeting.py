@@ -6,6 +6,7 @@ import pytest
 
 from launch.errors import InputError
 from launch.launchers.fit import fitted
+from launch.launchers.options import configured
 
 HEAD = "--master-addr $MASTER_ADDR --master-port $MASTER_PORT"
 C10D = (
@@ -147,3 +148,55 @@ def test_what_cannot_meet_is_refused(line: str, value: str, problem: str) -> Non
         fitted("command", line, 2, "pytorch", {})
     assert caught.value.value == value
     assert problem in caught.value.problem
+
+
+ONE = "compute_environment: LOCAL_MACHINE\nmachine_rank: 0\nmain_process_ip: null\nnum_machines: 1\n"
+TWO = "machine_rank: 0\nmain_process_ip: '10.0.0.4'\nnum_machines: 2  # both\n"
+RANK = "--machine_rank $NODE_RANK"
+HEADS = "--main_process_ip $MASTER_ADDR --main_process_port $MASTER_PORT"
+
+
+@pytest.mark.parametrize(
+    ("config", "given", "missing"),
+    [
+        (ONE, "", f"--num_machines 2 {RANK} {HEADS}, and give the processes of all nodes together"),
+        (ONE, RANK, f"--num_machines 2 {HEADS}, and give"),
+        ('{"num_machines": 1, "machine_rank": 0}', "", f"--num_machines 2 {RANK} {HEADS}, and give"),
+        (ONE, f"--num_machines 2 {RANK}", HEADS),
+        (TWO, "", f"{RANK} --main_process_port $MASTER_PORT"),
+        (TWO.replace("10.0.0.4", "127.0.0.1"), RANK, HEADS),
+        ("mixed_precision: bf16\n", "", f"--num_machines 2 {RANK} {HEADS}"),
+        (None, "", f"--num_machines 2 {RANK} {HEADS}"),
+    ],
+)
+@pytest.mark.parametrize("name", ["recipes/zero3.yaml", "./recipes/zero3.yaml"])
+def test_a_pushed_config_file_of_accelerate_is_held_against_the_job(
+    config: str | None, given: str, missing: str, name: str
+) -> None:
+    line = f"accelerate launch --config_file {name} {given} train.py"
+    files = {"recipes/zero3.yaml": config}
+    with pytest.raises(InputError) as caught:
+        fitted("command", line, 2, "pytorch", {}, files.get)
+    assert caught.value.value == f"--config_file {name}"
+    assert caught.value.remedy.startswith(f"add {missing}")
+
+
+@pytest.mark.parametrize(
+    ("config", "given"),
+    [
+        (TWO, RANK),
+        (ONE, f"--num_machines 2 {RANK} --main_process_ip $MASTER_ADDR"),
+        (None, RANK),
+    ],
+)
+def test_a_config_file_whose_nodes_meet_is_passed_on(config: str | None, given: str) -> None:
+    line = f"accelerate launch --config_file zero3.yaml {given} train.py"
+    assert fitted("command", line, 2, "pytorch", {}, {"zero3.yaml": config}.get).command == line
+
+
+def test_a_config_file_for_several_nodes_is_refused_on_one() -> None:
+    line = "accelerate launch --config_file zero3.yaml train.py"
+    with pytest.raises(InputError, match="has num_machines: 2, the job has 1 node"):
+        fitted("command", line, 1, "pytorch", {}, {"zero3.yaml": TWO}.get)
+    assert fitted("command", line, 1, "pytorch", {}, {"zero3.yaml": ONE}.get).command == line
+    assert configured('{"num_machines": 2}') == {"num-machines": "2"}
