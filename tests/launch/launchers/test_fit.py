@@ -166,6 +166,7 @@ def test_a_variable_of_the_job_may_give_torchrun_its_nodes() -> None:
         (2, f"accelerate launch {ACCELERATE} --num_processes 3 a.py", "--num_processes 3", "all 2 nodes",
          "multiple of 2"),
         (2, "deepspeed a.py", "deepspeed", "own ssh", "--no_ssh --node_rank $NODE_RANK"),
+        (2, "deepspeed b.py", "deepspeed", "own ssh", "$AZ_BATCH_HOST_LIST and its GPUs: 10.0.0.4 slots=8"),
         (2, "deepspeed --num_nodes 2 a.py", "--num_nodes 2", "own ssh", "without deepspeed"),
         (2, "deepspeed --num_nodes=3 a.py", "--num_nodes=3", "has 2 nodes", "--num_nodes 2"),
         (2, "deepspeed --hostfile hosts a.py", "--hostfile hosts", "own ssh", "without deepspeed"),
