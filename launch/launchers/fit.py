@@ -334,8 +334,8 @@ def _check_deepspeed(job: _Job, launch: Launch, read: Options) -> None:
         read.written[own] if own else launch.name,
         f"deepspeed goes to other nodes by its own ssh, from each of the {job.nodes} nodes",
         f"run the script without deepspeed and {_ALONE}, or add --no_ssh --node_rank $NODE_RANK "
-        "--master_addr $MASTER_ADDR --master_port $MASTER_PORT and a --hostfile with a line for each address in "
-        "$AZ_BATCH_HOST_LIST and its GPUs: 10.0.0.4 slots=8",
+        "--master_addr $MASTER_ADDR --master_port $MASTER_PORT and a --hostfile with a line for each address "
+        "in $AZ_BATCH_HOST_LIST and its GPUs: 10.0.0.4 slots=8",
     )
 
 
