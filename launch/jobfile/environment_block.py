@@ -22,7 +22,7 @@ from launch.jobfile import values
 from launch.jobfile.conda_file import conda_environment, read_conda
 from launch.jobfile.environment_reference import NamedEnvironment, in_file, read_name
 from launch.jobfile.fields import Reader
-from launch.jobfile.yaml_source import Place
+from launch.jobfile.yaml_source import Place, compose
 
 __all__ = ["read_environment", "read_mapping"]
 
@@ -48,6 +48,11 @@ def read_environment(
         return read_mapping(reader, place, scope, ("requirements",) if own else ())
     with reader.collecting():
         text = values.text(place)
+        if text.startswith("file:"):
+            what = "an environment's file, relative to this one"
+            file = values.local(place, text.removeprefix("file:"), scope, what)
+            described = compose(file, kind="an environment of Azure ML")
+            return read_mapping(reader, described, scope.at(file.parent), ("requirements",) if own else ())
         found = read_name(f"{place.where}: {place.key}", text)
         if not own and not text.startswith("azureml:"):
             remedy = f"write azureml:{text} for an environment of that name, or {in_file(text)} for an image"

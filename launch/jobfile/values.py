@@ -143,6 +143,16 @@ def span(place: Place) -> float:
     return seconds
 
 
+def without_file(text: str) -> str:
+    """Return a path of this machine without the ``file:`` that Azure ML's files may have before it. What is
+    there with slashes is a path on the nodes.
+
+    >>> without_file("file:../data"), without_file("file:///mnt/data")
+    ('../data', 'file:///mnt/data')
+    """
+    return text if text.startswith("file:/") else text.removeprefix("file:")
+
+
 def local(place: Place, value: str, scope: Scope, what: str = "a folder, relative to the job file") -> Path:
     """Return the resolved path on this machine that ``value`` names, ``what`` for errors. It must exist, and
     ``scope`` admit it."""
