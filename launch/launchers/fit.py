@@ -140,16 +140,16 @@ def fitted(
     """
     job = _Job(key, nodes, kind)
     notices: list[str] = []
-    text = command if isinstance(command, str) else " ".join(command)
-    from_environment = any(_FROM_ENVIRONMENT in one for one in (text, *variables))
-    _check_settings(job, [*settings(command), (variables, True)])
+    found = [*settings(command), (variables, True)]
+    from_environment = _from_environment(command, [pairs for pairs, _ in found])
+    _check_settings(job, [pairs for pairs, _ in found])
     for launch in reversed(launches(command)):  # what is added moves what follows
         read_options = _reader(launch.name)
         if read_options is None:
             if launch.is_everywhere:
                 _check_processes(job, launch)
             continue
-        known = variables_of(text, kind, variables, by_shell=launch.by_shell)
+        known = variables_of(command, kind, variables, by_shell=launch.by_shell)
         command, words, changed = _numbered(command, launch, read_options(launch.words), known)
         notices += changed
         options = job.settled(read_options(words), known)
@@ -161,8 +161,9 @@ def fitted(
             _check_deepspeed(job, launch, options)
         elif launch.name not in TORCHRUNS:
             _check_accelerate(job, launch, options, read)
-        elif missing := _missing(job, options, from_environment=from_environment):
-            fate = f"without it each of the {nodes} nodes would {_fate(missing, options)}"
+        elif missing := _missing(job, options, from_environment):
+            given = {**from_environment, **options.given}
+            fate = f"without it each of the {nodes} nodes would {_fate(missing, given)}"
             if launch.place is None:
                 raise job.refused(launch.name, fate, f"write {' '.join(missing)} behind it")
             command = inserted(command, launch.place, missing)
@@ -183,10 +184,22 @@ def _option(written: str) -> str:
     return re.split("[= ]", written)[0]
 
 
-def _check_settings(job: _Job, found: Sequence[tuple[Mapping[str, str], bool]]) -> None:
+def _from_environment(command: Command, found: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return the options that torchrun takes from variables; "" for a value that is not known."""
+    known = {name: value for pairs in found for name, value in pairs.items() if "$" not in value}
+    text = command if isinstance(command, str) else " ".join(command)
+    names = {*re.findall(rf"\b{_FROM_ENVIRONMENT}\w+", text), *known}
+    return {
+        name.removeprefix(_FROM_ENVIRONMENT).lower().replace("_", "-"): known.get(name, "")
+        for name in names
+        if name.startswith(_FROM_ENVIRONMENT)
+    }
+
+
+def _check_settings(job: _Job, found: Sequence[Mapping[str, str]]) -> None:
     """Refuse a meeting that a variable has at each node itself, but for a process that is alone by its
     variables."""
-    for pairs, _ in found:
+    for pairs in found:
         name = next((name for name in _MEETINGS if _ITSELF.fullmatch(pairs.get(name, ""))), None)
         if job.nodes > 1 and name is not None and "WORLD_SIZE" not in pairs:
             problem = f"is another node on each of the {job.nodes} nodes, which would not meet"
@@ -219,21 +232,21 @@ def _numbered(
     return command, words, ()
 
 
-def _missing(job: _Job, read: Options, *, from_environment: bool) -> tuple[str, ...]:
+def _missing(job: _Job, read: Options, from_environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return the options by which a torchrun takes part in the job, where it has none."""
-    given = read.given
+    given = {**from_environment, **read.given}
     job.check_number(read, "nnodes")
-    backend = given.get("rdzv-backend") or "static"
+    backend = given.get("rdzv-backend", "static")
     if backend == "static":
         job.check_place(read, "node-rank")
-    if job.nodes > 1 and "standalone" in given:
+    if job.nodes > 1 and "standalone" in read.given:
         problem = f"would train on each of the {job.nodes} nodes alone"
         raise job.refused(read.written["standalone"], problem, "leave it out")
-    if job.nodes == 1 or from_environment or not read.are_all_known:
+    if job.nodes == 1 or not (backend and read.are_all_known):
         return ()
     if backend == "static":
         _check_static_range(job, read)
-    elif "store_type=file" in given.get("rdzv-conf", "") and "rdzv-endpoint" not in given:
+    elif "store_type=file" in read.given.get("rdzv-conf", "") and "rdzv-endpoint" not in given:
         problem = f"without an endpoint is another file on each of the {job.nodes} nodes"
         raise job.refused(read.written["rdzv-conf"], problem, "leave it out")
     nodes = () if "nnodes" in given else ("--nnodes", str(job.nodes))
@@ -265,9 +278,9 @@ def _check_static_range(job: _Job, read: Options) -> None:
         raise job.refused(written, problem, remedy)
 
 
-def _fate(words: tuple[str, ...], read: Options) -> str:
+def _fate(words: tuple[str, ...], given: Mapping[str, str]) -> str:
     """Return what a torchrun would do without the words that it lacks."""
-    is_alone = "--nnodes" in words or read.given.get("nnodes", "").startswith("1:")
+    is_alone = "--nnodes" in words or given.get("nnodes", "").startswith("1:")
     return "train alone" if is_alone else "wait for the others in vain"
 
 

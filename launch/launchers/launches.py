@@ -12,11 +12,21 @@ from typing import NamedTuple
 from launch.launchers.shell_line import (
     LAUNCHER_MODULES,
     LAUNCHER_PROGRAMS,
+    commands,
     run_by_python,
     simple_commands,
 )
 
-__all__ = ["MPI_PROGRAMS", "Command", "Launch", "Place", "exchanged", "inserted", "launches"]
+__all__ = [
+    "MPI_PROGRAMS",
+    "Command",
+    "Launch",
+    "Place",
+    "exchanged",
+    "inserted",
+    "launches",
+    "shell_lines",
+]
 
 Command = str | Sequence[str]
 """A shell line, or an argv."""
@@ -142,6 +152,24 @@ def exchanged(command: Command, place: Place, old: str, new: str) -> Command:
         return (*argv[:number], word, *argv[number + 1 :])
     at = offset or 0
     return f"{command[:at]}{new}{command[at + len(old) :]}"
+
+
+def shell_lines(command: Command, depth: int = 0) -> Iterator[Command]:
+    """Yield the command, and each line within it that a shell is given.
+
+    >>> [*shell_lines("cd x && exec bash -c 'A=1; sh -c ls'")][1:]
+    ['A=1; sh -c ls', 'ls']
+    """
+    yield command
+    found: list[Sequence[str]] = []
+    with suppress(ValueError):  # quotes that do not close: bash reports it
+        found.extend(commands(command) if isinstance(command, str) else [command])
+    for texts in found if depth < _DEEPEST else ():
+        place = _program(texts)
+        if place < len(texts) and PurePosixPath(texts[place]).name in _SHELLS:
+            line = _shells_line(texts, place + 1)
+            if line is not None:
+                yield from shell_lines(texts[line], depth + 1)
 
 
 def _of_line(line: str, start: Place | None, depth: int) -> Iterator[Launch]:

@@ -11,7 +11,7 @@ from itertools import dropwhile, takewhile
 
 from launch.errors import InputError
 from launch.job.rank_env import EXPANDED
-from launch.launchers.launches import Command
+from launch.launchers.launches import Command, shell_lines
 from launch.launchers.pytorch import PyTorch
 from launch.launchers.shell_line import commands, operator_of, simple_commands
 
@@ -103,17 +103,18 @@ class Variables:
         return known or name in _OF_THE_SHELL or (self.is_any_set and name not in _OF_RANKS)
 
 
-def variables_of(text: str, kind: str, given: Mapping[str, str], *, by_shell: bool) -> Variables:
-    """Return the variables that a launcher's options may name in a command of this text.
+def variables_of(command: Command, kind: str, given: Mapping[str, str], *, by_shell: bool) -> Variables:
+    """Return the variables that a launcher's options may name in a command.
 
     ``given`` are the user's. Without a shell only the job's own are replaced.
     """
     of_job = frozenset(EXPANDED) - (_OF_RANKS if kind == PyTorch.name else frozenset())
     if not by_shell:
         return Variables(of_job, by_shell=False)
+    text = command if isinstance(command, str) else " ".join(command)
     assigned = frozenset(name for match in _ASSIGNED.finditer(text) for name in match.groups() if name)
     known = {name: value for name, value in given.items() if name not in assigned}
-    return Variables(of_job, known | _constants(text), assigned, bool(_SETS_ANY.search(text)))
+    return Variables(of_job, known | _constants(command), assigned, bool(_SETS_ANY.search(text)))
 
 
 def settings(command: Command) -> Iterator[tuple[dict[str, str], bool]]:
@@ -123,9 +124,11 @@ def settings(command: Command) -> Iterator[tuple[dict[str, str], bool]]:
     [({'A': '1'}, True), ({'B': '$HOME'}, True), ({'C': '2'}, False)]
     """
     found: list[Sequence[str]] = []
+    lines = [*shell_lines(command)]
     with suppress(ValueError):  # quotes that do not close: bash reports it
-        found.extend(commands(command) if isinstance(command, str) else [command])
-    is_conditional = isinstance(command, str) and "||" in command
+        for line in lines:
+            found.extend(commands(line) if isinstance(line, str) else [line])
+    is_conditional = any(isinstance(line, str) and "||" in line for line in lines)
     if is_conditional or any(words[0] in _CONDITIONS for words in found if words):
         return
     for words in found:
@@ -135,13 +138,13 @@ def settings(command: Command) -> Iterator[tuple[dict[str, str], bool]]:
             yield {pair[1]: pair[2] for pair in pairs}, len(pairs) == len(own)
 
 
-def _constants(line: str) -> dict[str, str]:
-    """Return what a line sets variables to for all that follows, where it does so once.
+def _constants(command: Command) -> dict[str, str]:
+    """Return what a command sets variables to for all that follows, where it does so once.
 
     >>> _constants("export A=1 && B=$HOME; C=2 python train.py; D=1; D=2")
     {'A': '1'}
     """
-    pairs = [pair for pairs, is_all in settings(line) if is_all for pair in pairs.items()]
+    pairs = [pair for pairs, is_all in settings(command) if is_all for pair in pairs.items()]
     count = Counter(name for name, _ in pairs)
     return {name: value for name, value in pairs if count[name] == 1 and not re.search(r"[$`~]", value)}
 

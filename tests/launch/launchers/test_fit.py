@@ -26,7 +26,8 @@ ACCELERATE = "--num_machines 2 --machine_rank $NODE_RANK --main_process_ip $MAST
         "torchrun --nproc_per_node $(ls x|wc -l) --node-rank $NODE_RANK --nnodes 2 --master-addr 10.0.0.4 a",
         "torchrun $ARGS train.py",
         "torchrun --nproc_per_node 2 ${ARGS[@]} train.py",
-        "PET_NNODES=2 torchrun train.py",
+        "PET_NNODES=2 torchrun --node_rank $NODE_RANK --master_addr $MASTER_ADDR train.py",
+        "PET_RDZV_BACKEND=$BACKEND torchrun --nnodes 2 train.py",
         "if [ $NODE_RANK = 0 ]; then torchrun prepare.py; fi",
         '[[ "$RANK" == 0 ]] && torchrun prepare.py',
         "test $AZ_BATCHAI_TASK_INDEX -eq 0 && mpirun -np 4 -H a,b hostname",
@@ -141,7 +142,8 @@ def test_nodes_meet_in_the_way_that_the_line_asks_for() -> None:
 
 
 def test_a_variable_of_the_job_may_give_torchrun_its_nodes() -> None:
-    assert fitted("command", "torchrun a.py", 2, "pytorch", {"PET_NNODES": "2"}).notices == ()
+    line = "torchrun --node_rank $NODE_RANK --master_addr $MASTER_ADDR a.py"
+    assert fitted("command", line, 2, "pytorch", {"PET_NNODES": "2"}).notices == ()
 
 
 @pytest.mark.parametrize(

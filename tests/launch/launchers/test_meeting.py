@@ -29,6 +29,8 @@ C10D = (
         ("torchrun @--nnodes=$WORLD_SIZE --master_addr $MASTER_ADDR a.py", "--node-rank $NODE_RANK", "vain"),
         ("torchrun @--nnodes 2 --rdzv_endpoint $MASTER_ADDR:29400 a.py", "--node-rank $NODE_RANK", "vain"),
         ("python -m torch.distributed.launch @--nnodes 2 --node_rank $NODE_RANK a.py", HEAD, "in vain"),
+        ("PET_NNODES=1:2 PET_RDZV_BACKEND=c10d torchrun @a.py", C10D, "train alone"),
+        ("export PET_NNODES=2; torchrun @--node_rank $NODE_RANK a.py", HEAD, "wait for the others in vain"),
         ("torchrun @--master_port 29500 a.py",
          "--nnodes 2 --node-rank $NODE_RANK --master-addr $MASTER_ADDR", "train alone"),
     ],
@@ -105,6 +107,8 @@ def test_what_each_node_makes_up_is_refused(line: str, value: str) -> None:
         ("MASTER_ADDR=localhost python train.py", "MASTER_ADDR=localhost"),
         ("export MASTER_ADDR=127.0.0.1 MASTER_PORT=29500; python train.py", "MASTER_ADDR=127.0.0.1"),
         ("cd src && env MASTER_ADDR=localhost python train.py", "MASTER_ADDR=localhost"),
+        ("bash -c 'MASTER_ADDR=localhost python train.py'", "MASTER_ADDR=localhost"),
+        ("bash -c 'export MASTER_ADDR=127.0.0.1; exec python train.py'", "MASTER_ADDR=127.0.0.1"),
         ("PET_RDZV_ENDPOINT=localhost:29400 torchrun train.py", "PET_RDZV_ENDPOINT=localhost:29400"),
     ],
 )
