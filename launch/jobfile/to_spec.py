@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from launch.environment.environment_spec import Environment
-from launch.errors import InputError
+from launch.errors import InputError, InputErrors
 from launch.job.rank_env import job_paths
 from launch.job.spec import GRACE_S, HEALTH, JobSpec
 from launch.jobfile.environment_reference import NamedEnvironment
@@ -203,6 +203,8 @@ def make(
             tags=job.tags,
             home=home,
         )
+    except InputErrors as several:
+        raise InputErrors([located(job, flags, error) for error in several.errors]) from None
     except InputError as error:
         raise located(job, flags, error) from None
     return Made(spec, (*start.notices, *added, *_overridden(job), *_tables(job)))
