@@ -24,6 +24,7 @@ __all__ = [
     "text",
     "unknown",
     "whole",
+    "without_file",
     "written",
 ]
 
