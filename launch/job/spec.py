@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 from launch.durations import LONGEST_S
 from launch.environment.environment_spec import Environment, PythonEnvironment
-from launch.errors import InputError
+from launch.errors import InputError, InputErrors
 from launch.job.metrics import check_metrics
 from launch.job.rank_env import EXPANDED
 from launch.launchers.base import JobNode, either, wrong
@@ -171,8 +171,7 @@ class JobSpec:
         for key, words in (("command", self.command), ("mpi_args", self.mpi_args)):
             for word in words:
                 _refuse_unsendable(key, word)
-        for name, value in self.env.items():
-            self._check_variable(name, value)
+        self._check_variables()
         self._check_size()
 
     def _check_size(self) -> None:
@@ -248,6 +247,16 @@ class JobSpec:
                 )
         if not self.home.startswith("/"):
             raise wrong(self, "home", "is not an absolute path", f"leave it out for {HOME}")
+
+    def _check_variables(self) -> None:
+        errors = []
+        for name, value in self.env.items():
+            try:
+                self._check_variable(name, value)
+            except InputError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0] if len(errors) == 1 else InputErrors(errors)
 
     def _check_variable(self, name: str, value: str) -> None:
         if not _ENV_NAME.fullmatch(name):

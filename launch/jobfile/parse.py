@@ -179,7 +179,7 @@ def _command(reader: Reader, root: Place, top: Mapping[str, Place]) -> str:
 
 
 def _code(place: Place, scope: Scope) -> Path:
-    value = values.text(place)
+    value = values.without_file(values.text(place))
     if is_address(value) or value.startswith("git+"):
         raise place.wrong(
             "is not on this machine", "check it out and give that folder, relative to the job file"

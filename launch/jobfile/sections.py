@@ -96,11 +96,9 @@ def _with_mode(reader: Reader, data: Data, place: Place | None, mode: str | None
 
 def read_data(reader: Reader, place: Place, kind: str, scope: Scope) -> Data:
     """Return the data of Azure ML's type ``kind`` at a path or an address; raise its error."""
-    value = values.text(place)
+    value = values.without_file(values.text(place))
     if not value:
         raise place.wrong("is empty", "give a path relative to the job file, or file:///path on the nodes")
-    if value.startswith("file:") and not value.startswith("file:/"):
-        value = value.removeprefix("file:")  # a local path, as azure-ai-ml's LocalPathField has it
     if is_address(value):
         return _at_address(place, kind, value)
     found = values.local(

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from launch.environment.environment_spec import Environment
-from launch.errors import InputError
+from launch.errors import InputError, InputErrors
 from launch.job.rank_env import job_paths
 from launch.job.spec import GRACE_S, HEALTH, JobSpec
 from launch.jobfile.environment_reference import NamedEnvironment
@@ -163,7 +163,7 @@ def make(
         key: filled(value, known, job.places[f"environment_variables.{key}"])
         for key, value in job.env.items()
     }
-    line, added = _fitted(job, line, nodes, kind, {*env, *flags.env})
+    line, added = _fitted(job, line, nodes, kind, {**env, **flags.env}, pushed)
     distribution = job.distribution
     python = job.own.python or "python3"
     try:
@@ -203,6 +203,8 @@ def make(
             tags=job.tags,
             home=home,
         )
+    except InputErrors as several:
+        raise InputErrors([located(job, flags, error) for error in several.errors]) from None
     except InputError as error:
         raise located(job, flags, error) from None
     return Made(spec, (*start.notices, *added, *_overridden(job), *_tables(job)))
@@ -291,12 +293,12 @@ def _check_script(job: JobFile, line: str, pushed: Pushed) -> None:
 
 
 def _fitted(
-    job: JobFile, line: str, nodes: int, kind: str, variables: Collection[str]
+    job: JobFile, line: str, nodes: int, kind: str, variables: Mapping[str, str], pushed: Pushed
 ) -> tuple[str, tuple[str, ...]]:
     """Return the line as so many nodes can run it, and notices of what was added to it."""
     place = job.places["command"]
     try:
-        found = fitted("command", line, nodes, kind, variables)
+        found = fitted("command", line, nodes, kind, variables, pushed.read)
     except InputError as error:
         parts = (str(error.value), str(error.value).split(" ")[0])
         at = next((part for part in parts if part in job.command), "")

@@ -24,6 +24,7 @@ __all__ = [
     "text",
     "unknown",
     "whole",
+    "without_file",
     "written",
 ]
 
@@ -141,6 +142,16 @@ def span(place: Place) -> float:
     if seconds > durations.LONGEST_S:
         raise place.wrong("is more than 365 days", remedy)
     return seconds
+
+
+def without_file(text: str) -> str:
+    """Return a path of this machine without the ``file:`` that Azure ML's files may have before it. What is
+    there with slashes is a path on the nodes.
+
+    >>> without_file("file:../data"), without_file("file:///mnt/data")
+    ('../data', 'file:///mnt/data')
+    """
+    return text if text.startswith("file:/") else text.removeprefix("file:")
 
 
 def local(place: Place, value: str, scope: Scope, what: str = "a folder, relative to the job file") -> Path:

@@ -5,18 +5,29 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from launch.launchers.shell_line import (
     LAUNCHER_MODULES,
     LAUNCHER_PROGRAMS,
+    commands,
     run_by_python,
     simple_commands,
 )
 
-__all__ = ["MPI_PROGRAMS", "Command", "Launch", "Place", "inserted", "installers", "launches"]
+__all__ = [
+    "MPI_PROGRAMS",
+    "Command",
+    "Launch",
+    "Place",
+    "exchanged",
+    "inserted",
+    "installers",
+    "launches",
+    "shell_lines",
+]
 
 Command = str | Sequence[str]
 """A shell line, or an argv."""
@@ -90,6 +101,10 @@ class Launch:
     """Where that begins; None where it is not in the command as it stands there."""
     is_everywhere: bool
     """Whether nothing in the command asks which node it is on."""
+    places: tuple[Place | None, ...] = ()
+    """Where each of ``words`` begins; None where it is not in the command as it stands there."""
+    by_shell: bool = True
+    """Whether a shell expands the words."""
 
 
 class _Word(NamedTuple):
@@ -143,6 +158,39 @@ def inserted(command: Command, place: Place, words: Sequence[str]) -> Command:
     return (*argv[:number], str(word), *argv[number + 1 :])
 
 
+def exchanged(command: Command, place: Place, old: str, new: str) -> Command:
+    """Return the command with ``new`` for ``old``, which begins at the place.
+
+    >>> exchanged(("torchrun", "--node-rank=$RANK"), (1, 0), "--node-rank=$RANK", "--node-rank=$NODE_RANK")
+    ('torchrun', '--node-rank=$NODE_RANK')
+    """
+    number, offset = place
+    if not isinstance(command, str):
+        argv = tuple(command)
+        word = str(exchanged(argv[number], (0, offset), old, new))
+        return (*argv[:number], word, *argv[number + 1 :])
+    at = offset or 0
+    return f"{command[:at]}{new}{command[at + len(old) :]}"
+
+
+def shell_lines(command: Command, depth: int = 0) -> Iterator[Command]:
+    """Yield the command, and each line within it that a shell is given.
+
+    >>> [*shell_lines("cd x && exec bash -c 'A=1; sh -c ls'")][1:]
+    ['A=1; sh -c ls', 'ls']
+    """
+    yield command
+    found: list[Sequence[str]] = []
+    with suppress(ValueError):  # quotes that do not close: bash reports it
+        found.extend(commands(command) if isinstance(command, str) else [command])
+    for texts in found if depth < _DEEPEST else ():
+        place = _program(texts)
+        if place < len(texts) and PurePosixPath(texts[place]).name in _SHELLS:
+            line = _shells_line(texts, place + 1)
+            if line is not None:
+                yield from shell_lines(texts[line], depth + 1)
+
+
 def _of_line(line: str, start: Place | None, depth: int) -> Iterator[Launch]:
     found: list[list[_Word]] = []
     with suppress(ValueError):  # quotes that do not close: bash reports it
@@ -161,7 +209,7 @@ def _of_line(line: str, start: Place | None, depth: int) -> Iterator[Launch]:
     everywhere = not any(_asks_for_its_node([word.text for word in words]) for words in found)
     for words in found:
         for launch in _of_words(words, depth):
-            yield launch if everywhere else Launch(launch.name, launch.words, launch.place, everywhere)
+            yield replace(launch, by_shell=True, is_everywhere=launch.is_everywhere and everywhere)
 
 
 def _asks_for_its_node(words: Sequence[str]) -> bool:
@@ -192,7 +240,8 @@ def _of_words(words: Sequence[_Word], depth: int) -> Iterator[Launch]:
         end = place + found[1]
         if texts[end + 1 : end + 2] and texts[end + 1] in _QUESTIONS:
             return
-        yield Launch(found[0], tuple(texts[end + 1 :]), words[end].end, is_everywhere=True)
+        places = tuple(word.inside for word in words[end + 1 :])
+        yield Launch(found[0], tuple(texts[end + 1 :]), words[end].end, True, places, by_shell=False)
 
 
 def _program(words: Sequence[str]) -> int:

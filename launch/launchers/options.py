@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ __all__ = [
     "TORCHRUNS",
     "Options",
     "accelerate_options",
+    "configured",
     "deepspeed_options",
     "mpirun_options",
     "torchrun_options",
@@ -60,17 +62,29 @@ def torchrun_options(words: Sequence[str]) -> Options:
     >>> torchrun_options(["--nnode=2", "--node_rank", "0", "train.py", "--nnodes", "3"]).given
     {'nnodes': '2', 'node-rank': '0'}
     """
-    return _read(words, _TORCHRUN_FLAGS, ("nnodes", "node-rank", "standalone", "rdzv-endpoint"))
+    names = ("nnodes", "node-rank", "standalone", "rdzv-endpoint", "rdzv-backend", "rdzv-conf", "rdzv-id")
+    return _read(words, _TORCHRUN_FLAGS, (*names, "master-addr", "master-port"))
 
 
 def accelerate_options(words: Sequence[str]) -> Options:
     """Return what ``accelerate launch`` is given."""
-    return _read(words, _ACCELERATE_FLAGS, ("num-machines", "machine-rank", "num-processes", "config-file"))
+    names = ("num-machines", "machine-rank", "num-processes", "config-file")
+    return _read(words, _ACCELERATE_FLAGS, (*names, "main-process-ip", "main-process-port"))
+
+
+def configured(text: str) -> dict[str, str]:
+    """Return what a config file of accelerate's, in YAML or JSON, says of nodes, by the option for the same.
+
+    >>> configured("num_machines: 2\\nmain_process_ip: null\\n")
+    {'num-machines': '2'}
+    """
+    found = {match[1].replace("_", "-"): match[2] for match in _CONFIGURED.finditer(text)}
+    return {name: value for name, value in found.items() if value not in ("", "null", "~")}
 
 
 def deepspeed_options(words: Sequence[str]) -> Options:
     """Return what deepspeed is given."""
-    return _read(words, _DEEPSPEED_FLAGS, ("num-nodes", "node-rank", "hostfile", "include"))
+    return _read(words, _DEEPSPEED_FLAGS, ("num-nodes", "node-rank", "hostfile", "include", "master-addr"))
 
 
 def mpirun_options(words: Sequence[str]) -> Options:
@@ -82,6 +96,10 @@ def mpirun_options(words: Sequence[str]) -> Options:
     return _read(words, _MPIRUN_FLAGS, ())
 
 
+_CONFIGURED = re.compile(
+    r"""^[\s{]*["']?(num_machines|machine_rank|main_process_(?:ip|port))["']?\s*:[ \t]*["']?([^\s,"'}#]*)""",
+    re.MULTILINE,
+)
 _SHORTEST = 2
 """Letters of a name that is cut short."""
 

@@ -102,7 +102,7 @@ def job_spec(
         _refuse_operators(request.line, launcher)
     start, env = started.start, variables(request.env, os.environ)
     written = started.command[0] if started.shell else started.command
-    fit = fitted("line", written, len(nodes), launcher.name, env)
+    fit = fitted("line", written, len(nodes), launcher.name, env, read)
     fewest = launcher.fewest_nodes(fit.command) if start.per_node else None
     fields: dict[str, Any] = {"max_restarts": request.max_restarts, **started.fields}
     spec = JobSpec(

@@ -17,7 +17,8 @@ from invoke.tasks import Task
 from launch.data.data_inputs import fill_inputs
 from launch.errors import InputError
 from launch.launchers.base import Launcher
-from launch.launchers.script import module_of, with_python
+from launch.launchers.line_variables import without_assignments
+from launch.launchers.script import is_missing, module_of, run_script, with_python
 from playbooks.check.on_unhealthy import ON_UNHEALTHY_HELP, on_unhealthy_flag, with_healthy_nodes
 from playbooks.cli.access import ACCESS, access_flags
 from playbooks.cli.options import (
@@ -164,6 +165,21 @@ def _check_first_word(line: str, source: Path, files: Collection[str]) -> None:
         raise InputError("script", word, "is neither a script nor a program", remedy)
 
 
+def _check_here(line: str, source: Path, files: Collection[str]) -> None:
+    """Refuse a script that the current folder has under this name, and the pushed code under another."""
+    try:
+        argv = shlex.split(line)
+    except ValueError:  # reported with the whole line, later
+        return
+    script = (run_script(argv) or argv[0]) if argv else ""
+    here = os.path.realpath(Path.cwd() / script)
+    if not script.endswith((".py", ".sh")) or not is_missing(script, files) or not os.path.isfile(here):  # noqa: PTH113  (too long a name is none)
+        return
+    inner = os.path.relpath(here, os.path.realpath(source))
+    remedy = f"did you mean {inner}?" if inner in files else "give the folder to push: --source ."
+    raise InputError("script", script, f"is not in the pushed code: {source} has no such file", remedy)
+
+
 def _check_module(line: str, source: Path, files: Collection[str]) -> None:
     """Refuse a module that a package of the code lacks, and a path in a module's place. Another one may be
     installed on the nodes."""
@@ -197,6 +213,8 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
         for option in launcher.options
     }
     launcher.check_options(options)
+    # a shell sets its variables itself
+    assigned, line = ((), line) if options.get("per_node") else without_assignments("line", line)
     line = with_python(line, given["python"])
     stack, source = open_from(context, given["stack"]), source_folder(given["source"])
     dry_run = given["dry_run"]
@@ -211,7 +229,7 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
     handling = Handling(given["detach"], given["json"], dry_run, given["cancel_on_interrupt"], registries)
     request = Request(
         line,
-        env=given["env"] or (),
+        env=[*(given["env"] or ()), *assigned],
         name=given["name"],
         python=given["python"],
         timeout=given["timeout"],
@@ -232,6 +250,7 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
     snapshot = plan_snapshot(source, stack.hashes_of(source), key_numbers(stack), real)
     files = {entry.path for entry in snapshot.entries}
     _check_first_word(line, source, files)
+    _check_here(line, source, files)
     _check_module(line, source, files)
     home, identity = home_of(inventory.user), Identity()
     price = saved_price(stack, inventory)
@@ -260,4 +279,7 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
         chosen, planned = [*chosen, *more], staging.first_plan()
     _, notices = spec_with(staging.placeholders)
     load = Load(snapshot, data, staging, allowed=access.folders)
-    hand_over(stack, inventory, nodes, planned, load, handling, [*access.notes, *chosen, *notices])
+    names = [one.partition("=")[0] for one in assigned]
+    as_env = [f"{', '.join(names)}: set for every rank, as --env does"] if names else []
+    notes = [*access.notes, *chosen, *as_env, *notices]
+    hand_over(stack, inventory, nodes, planned, load, handling, notes)

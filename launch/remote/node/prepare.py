@@ -136,7 +136,9 @@ def lacks(checks: Checks, is_found: Callable[[str], bool]) -> list[str]:
     if wanted:
         there = file_system_size(_SHARED_MEMORY)
         if there < wanted:
-            reasons.append(f"{_SHARED_MEMORY} holds {_size(there)}, the job asks for {_size(wanted)}")
+            found = f"{_SHARED_MEMORY} holds {_size(there)}, the job asks for {_size(wanted)}"
+            remedy = f": lower it, e.g. --set resources.shm_size={there // _MEBIBYTE}m"
+            reasons.append(found + (remedy if there >= _MEBIBYTE else ""))
     return reasons
 
 

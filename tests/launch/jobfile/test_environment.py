@@ -49,6 +49,19 @@ def test_an_image_in_place(files: Path) -> None:
     assert found(files, text) == ImageEnvironment("docker.io/library/python:3.10", title="python:3.10")
 
 
+def test_a_file_that_describes_it_as_azure_ml_names_one(files: Path) -> None:
+    (files / "azureml").mkdir()
+    described = "name: mine\nversion: 3\nimage: a/b\nconda_file: ../conda.yml\n"
+    (files / "azureml" / "env.yml").write_text(described)
+    image = ImageEnvironment("docker.io/a/b:latest", TORCH, "mine")
+    for text in ("file:azureml/env.yml", "file:./azureml/env.yml", f"file:{files}/azureml/env.yml"):
+        assert found(files, f"environment: {text}") == image
+    assert found(files, "ranklift: {environment: file:azureml/env.yml}") == image
+    (files / "azureml" / "env.yml").write_text("imag: a/b\n")
+    assert "azureml/env.yml, line 1" in refusal(files, "environment: file:./azureml/env.yml")
+    assert "does not exist" in refusal(files, "environment: file:nix.yml")
+
+
 def test_a_name_in_place_is_for_people(files: Path) -> None:
     image = ImageEnvironment("docker.io/library/python:3.10", title="mine")
     assert found(files, "environment: {image: python:3.10, name: mine, version: 3}") == image

@@ -310,3 +310,13 @@ def test_a_command_that_is_not_one_string_is_refused_with_where_to_write_it(
         InputError, match=rf"command: must be one string, not {kind}.*; write it after the colon"
     ):
         read(written(tmp_path, f"command: {command}\n"))
+
+
+def test_a_path_with_file_before_it_is_one_of_this_machine(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "iris.csv").write_text("1\n")
+    inputs = "{a: {type: uri_file, path: file:./iris.csv}, b: {type: uri_folder, path: file:///mnt/data}}"
+    job = read(written(tmp_path, f"command: ls\ncode: file:src\ninputs: {inputs}\n"))
+    assert job.code == tmp_path / "src"
+    found = [(one.local, one.remote) for one in job.inputs.values() if isinstance(one, Data)]
+    assert found == [(tmp_path / "iris.csv", None), (None, "/mnt/data")]

@@ -309,6 +309,18 @@ def test_what_only_the_job_refuses_is_told_with_the_files_line(tmp_path: Path) -
         made(tmp_path, "command: hostname\nranklift:\n  mpi: mpich\n")
 
 
+def test_all_variables_that_the_launcher_sets_are_told_together(tmp_path: Path) -> None:
+    text = "command: hostname\nenvironment_variables:\n  RANK: 0\n  A: b\n  NODE_RANK: 0\n"
+    with pytest.raises(InputError) as caught:
+        made(tmp_path, text, flags=Flags(env={"WORLD_SIZE": "1"}))
+    lines = [
+        line.replace(f"{tmp_path}/", "").partition(": is set by")[0]
+        for line in str(caught.value).splitlines()
+    ]
+    first = "job.yml, line 3: environment_variables.RANK"
+    assert lines == [first, "job.yml, line 5: environment_variables.NODE_RANK", "--env WORLD_SIZE"]
+
+
 def test_a_missing_script_is_found_before_anything_is_pushed(tmp_path: Path) -> None:
     text = "command: >-\n  pip install x &&\n  python nope.py\ncode: src\n"
     with pytest.raises(InputError) as caught:

@@ -10,35 +10,31 @@ from launch.launchers.launches import launches
 
 STATIC = "--nnodes 2 --node-rank $NODE_RANK --master-addr $MASTER_ADDR --master-port $MASTER_PORT"
 C10D = (
-    "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint $MASTER_ADDR:$MASTER_PORT --rdzv-id $RANKLIFT_JOB_ID "
+    "--rdzv-endpoint $MASTER_ADDR:$MASTER_PORT --rdzv-id $RANKLIFT_JOB_ID "
     "--rdzv-conf is_host=$AZ_BATCH_IS_CURRENT_NODE_MASTER --local-addr $RANKLIFT_NODE_ADDR"
 )
+ACCELERATE = "--num_machines 2 --machine_rank $NODE_RANK --main_process_ip $MASTER_ADDR"
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        "torchrun --nnodes=2 --node_rank $NODE_RANK train.py",
-        "torchrun --nnode 2 --node-rank=$NODE_RANK train.py",
         "torchrun --nnodes 1:2 --rdzv-backend c10d --rdzv-endpoint $MASTER_ADDR:$MASTER_PORT train.py",
-        "torchrun --nnodes 2:8 --rdzv_backend c10d --node_rank 0 train.py",
-        "torchrun --nnodes $AZUREML_NODE_COUNT --node-rank $NODE_RANK train.py",
-        "torchrun --nnodes=$WORLD_SIZE --master_addr $MASTER_ADDR train.py",
-        "torchrun --nnodes=${NNODES:-1} --node-rank $NODE_RANK train.py",
-        'torchrun --nnodes="$(wc -l < hosts)" --node-rank $NODE_RANK train.py',
-        "torchrun --nnodes `wc -l < hosts` --node-rank $NODE_RANK train.py",
-        "torchrun --nproc_per_node $(nvidia-smi -L | wc -l) --nnodes 2 --node-rank $NODE_RANK train.py",
+        "torchrun --nnodes $AZUREML_NODE_COUNT --node-rank $NODE_RANK --master-addr $MASTER_ADDR train.py",
+        'torchrun --nnodes="$(wc -l < hosts)" --node-rank $NODE_RANK --master-addr $MASTER_ADDR train.py',
+        "torchrun --nnodes `wc -l < hosts` --node-rank $NODE_RANK --master-addr $MASTER_ADDR train.py",
+        "torchrun --nproc_per_node $(ls x|wc -l) --node-rank $NODE_RANK --nnodes 2 --master-addr 10.0.0.4 a",
         "torchrun $ARGS train.py",
         "torchrun --nproc_per_node 2 ${ARGS[@]} train.py",
-        "PET_NNODES=2 torchrun train.py",
+        "PET_NNODES=2 torchrun --node_rank $NODE_RANK --master_addr $MASTER_ADDR train.py",
+        "PET_RDZV_BACKEND=$BACKEND torchrun --nnodes 2 train.py",
         "if [ $NODE_RANK = 0 ]; then torchrun prepare.py; fi",
         '[[ "$RANK" == 0 ]] && torchrun prepare.py',
         "test $AZ_BATCHAI_TASK_INDEX -eq 0 && mpirun -np 4 -H a,b hostname",
         "case $(hostname) in node0) deepspeed train.py;; esac",
-        "python -m torch.distributed.launch --nnodes 2 --node_rank $NODE_RANK --use_env train.py",
-        "accelerate launch --num_machines 2 --machine_rank $NODE_RANK --num_processes 4 train.py",
-        "accelerate launch --num-machines=$AZUREML_NODE_COUNT train.py",
-        "accelerate launch --config_file 2nodes.yaml train.py",
+        f"accelerate launch {ACCELERATE} --num_processes 4 train.py",
+        "accelerate launch --config_file /home/azureuser/2nodes.yaml train.py",
+        "accelerate launch --config_file node$NODE_RANK.yaml train.py",
         "deepspeed --no_ssh --node_rank $NODE_RANK --hostfile hosts train.py",
         "deepspeed $ARGS train.py",
         "python train.py --nnodes 4 --standalone",
@@ -54,7 +50,7 @@ C10D = (
 )
 @pytest.mark.parametrize("kind", ["pytorch", "mpi"])
 def test_what_fits_or_cannot_be_known_is_passed_on(line: str, kind: str) -> None:
-    found = fitted("command", line, 2, kind)
+    found = fitted("command", line, 2, kind, {})
     assert (found.command, found.notices) == (line, ())
 
 
@@ -75,7 +71,7 @@ def test_what_fits_or_cannot_be_known_is_passed_on(line: str, kind: str) -> None
     ],
 )
 def test_on_one_node_a_launcher_needs_nothing(line: str) -> None:
-    assert fitted("command", line, 1, "pytorch").command == line
+    assert fitted("command", line, 1, "pytorch", {}).command == line
 
 
 @pytest.mark.parametrize(
@@ -85,7 +81,6 @@ def test_on_one_node_a_launcher_needs_nothing(line: str) -> None:
         ("torchrun  --nproc-per-node=2 \\\n  a.py", "torchrun @  --nproc-per-node=2 \\\n  a.py"),
         ("torchrun train.py --nnodes 4", "torchrun @ train.py --nnodes 4"),
         ("torchrun -m pkg.train --nnodes 4", "torchrun @ -m pkg.train --nnodes 4"),
-        ("torchrun --master_port 29500 a.py", "torchrun @ --master_port 29500 a.py"),
         ("/opt/env/bin/torchrun a.py", "/opt/env/bin/torchrun @ a.py"),
         ("python -u -m torch.distributed.run a.py", "python -u -m torch.distributed.run @ a.py"),
         ("python -um torch.distributed.launch a.py", "python -um torch.distributed.launch @ a.py"),
@@ -113,39 +108,42 @@ def test_on_one_node_a_launcher_needs_nothing(line: str) -> None:
     ],
 )  # fmt: skip
 def test_a_torchrun_that_says_nothing_of_nodes_is_completed(line: str, made: str) -> None:
-    found = fitted("command", line, 2, "pytorch")
+    found = fitted("command", line, 2, "pytorch", {})
     assert found.command == made.replace("@", STATIC)
     assert len(found.notices) == made.count("@")
     assert all(f": added {STATIC}: " in notice for notice in found.notices)
-    assert fitted("command", str(found.command), 2, "pytorch").notices == (), "nothing is added twice"
+    assert fitted("command", str(found.command), 2, "pytorch", {}).notices == (), "nothing is added twice"
 
 
 def test_the_words_of_an_argv_are_completed_too() -> None:
-    words = fitted("line", ("torchrun", "--nproc_per_node", "2", "a b.py"), 2, "mpi").command
+    words = fitted("line", ("torchrun", "--nproc_per_node", "2", "a b.py"), 2, "mpi", {}).command
     assert words == ("torchrun", *STATIC.split(), "--nproc_per_node", "2", "a b.py")
-    words = fitted("line", ("nice", "bash", "-c", 'torchrun "a b.py"', "x"), 2, "pytorch").command
+    words = fitted("line", ("nice", "bash", "-c", 'torchrun "a b.py"', "x"), 2, "pytorch", {}).command
     assert words == ("nice", "bash", "-c", f'torchrun {STATIC} "a b.py"', "x")
 
 
 @pytest.mark.parametrize("nnodes", ["--nnodes 2", "--nnodes=$AZUREML_NODE_COUNT", "--nnode ${NNODES:-2}"])
 def test_a_torchrun_whose_nodes_would_not_meet_is_completed(nnodes: str) -> None:
-    found = fitted("command", f"torchrun {nnodes} a.py", 2, "pytorch")
+    found = fitted("command", f"torchrun {nnodes} a.py", 2, "pytorch", {})
     meeting = STATIC.removeprefix("--nnodes 2 ")
     assert found.command == f"torchrun {meeting} {nnodes} a.py"
     reason = "without it each of the 2 nodes would wait for the others in vain"
     assert found.notices == (f"torchrun: added {meeting}: {reason}",)
-    assert fitted("command", found.command, 2, "pytorch").notices == ()
+    assert fitted("command", found.command, 2, "pytorch", {}).notices == ()
 
 
 def test_nodes_meet_in_the_way_that_the_line_asks_for() -> None:
     line = "torchrun --rdzv_backend=c10d a.py"
-    assert fitted("command", line, 2, "pytorch").command == f"torchrun {C10D} --rdzv_backend=c10d a.py"
+    made = f"torchrun --nnodes 2 {C10D} --rdzv_backend=c10d a.py"
+    assert fitted("command", line, 2, "pytorch", {}).command == made
     line = "torchrun --rdzv_backend c10d --rdzv_endpoint $MASTER_ADDR:29400 a.py"
-    assert fitted("command", line, 2, "pytorch").command == line.replace("torchrun", "torchrun --nnodes 2")
+    made = line.replace("torchrun", "torchrun --nnodes 2")
+    assert fitted("command", line, 2, "pytorch", {}).command == made
 
 
 def test_a_variable_of_the_job_may_give_torchrun_its_nodes() -> None:
-    assert fitted("command", "torchrun a.py", 2, "pytorch", {"PET_NNODES"}).notices == ()
+    line = "torchrun --node_rank $NODE_RANK --master_addr $MASTER_ADDR a.py"
+    assert fitted("command", line, 2, "pytorch", {"PET_NNODES": "2"}).notices == ()
 
 
 @pytest.mark.parametrize(
@@ -167,9 +165,10 @@ def test_a_variable_of_the_job_may_give_torchrun_its_nodes() -> None:
         (2, "accelerate launch --num_machines=1 a.py", "--num_machines=1", "has 2 nodes", "--num_machines 2"),
         (2, "accelerate launch --num_machines 2 --machine_rank 0 a.py", "--machine_rank 0", "same on each",
          "--machine_rank $NODE_RANK"),
-        (2, "accelerate launch --num_machines 2 --num_processes 3 a.py", "--num_processes 3", "all 2 nodes",
+        (2, f"accelerate launch {ACCELERATE} --num_processes 3 a.py", "--num_processes 3", "all 2 nodes",
          "multiple of 2"),
         (2, "deepspeed a.py", "deepspeed", "own ssh", "--no_ssh --node_rank $NODE_RANK"),
+        (2, "deepspeed b.py", "deepspeed", "own ssh", "$AZ_BATCH_HOST_LIST and its GPUs: 10.0.0.4 slots=8"),
         (2, "deepspeed --num_nodes 2 a.py", "--num_nodes 2", "own ssh", "without deepspeed"),
         (2, "deepspeed --num_nodes=3 a.py", "--num_nodes=3", "has 2 nodes", "--num_nodes 2"),
         (2, "deepspeed --hostfile hosts a.py", "--hostfile hosts", "own ssh", "without deepspeed"),
@@ -189,7 +188,7 @@ def test_what_contradicts_the_job_is_refused(
     nodes: int, line: str, value: str, problem: str, remedy: str
 ) -> None:
     with pytest.raises(InputError) as caught:
-        fitted("command", line, nodes, "pytorch")
+        fitted("command", line, nodes, "pytorch", {})
     assert (caught.value.key, caught.value.value) == ("command", value)
     assert problem in caught.value.problem
     assert remedy in caught.value.remedy
@@ -199,11 +198,11 @@ def test_what_contradicts_the_job_is_refused(
 @pytest.mark.parametrize("line", ["mpirun -np 2 a.out", "bash -c 'mpiexec -n 2 a.out'", "srun a.out"])
 def test_an_mpi_jobs_ranks_start_no_second_mpirun(line: str, nodes: int) -> None:
     with pytest.raises(InputError, match="mpirun starts the ranks of this job already"):
-        fitted("command", line, nodes, "mpi")
+        fitted("command", line, nodes, "mpi", {})
 
 
 def test_a_torchrun_on_each_node_of_an_mpi_job_is_completed() -> None:
-    found = fitted("command", "torchrun --nproc_per_node 2 a.py", 2, "mpi").command
+    found = fitted("command", "torchrun --nproc_per_node 2 a.py", 2, "mpi", {}).command
     assert found == f"torchrun {STATIC} --nproc_per_node 2 a.py"
 
 

@@ -183,7 +183,9 @@ class TestWhatNodesMustHave:
     def test_shared_memory(self, nodes: Nodes) -> None:
         state, _ = nodes.run(shell(MARK, shm_bytes=1 << 60))
         assert re.search(
-            r"node\[000000-000002\]: /dev/shm holds \d+ MiB, the job asks for 1099511627776 MiB", state.reason
+            r"node\[000000-000002\]: /dev/shm holds \d+ MiB, the job asks for 1099511627776 MiB: "
+            r"lower it, e.g. --set resources.shm_size=\d+m",
+            state.reason,
         )
         assert ran(nodes) == []
         assert nodes.run(shell(MARK, shm_bytes=1))[0].state == "SUCCEEDED"

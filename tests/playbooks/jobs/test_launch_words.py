@@ -23,6 +23,9 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (top / "tool").write_text("#!/usr/bin/env python3\n")
     (top / "src").mkdir()
     (top / "src" / "other.yaml").write_text("command: ls\n")
+    (top / "src" / "run.py").write_text("")
+    (top / "src2").mkdir()
+    (top / "src2" / "run.py").write_text("")
     (top / "tool.x").write_text("#!/bin/sh\n")
     (top / "tool.x").chmod(0o755)
     return top
@@ -54,6 +57,20 @@ def test_a_word_that_cannot_be_run_is_refused_with_what_was_meant(
     ran = fab(workplace, *words)
     assert (ran.returncode, ran.stdout, len(ran.stderr.splitlines())) == (2, "", 1)
     assert expected.format(top=workplace) in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "line", ["run.py", "./run.py --lr 1", "python run.py", "torchrun run.py", "bash run.py"]
+)
+def test_a_script_of_the_current_folder_is_the_one_that_was_meant(workplace: Path, line: str) -> None:
+    ran = fab(workplace / "src2", "launch.torch", "--dry-run", "--source", str(workplace), line)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert f"is not in the pushed code: {workplace} has no such file; did you mean src2/run.py?" in ran.stderr
+    ran = fab(workplace / "src2", "launch.torch", "--dry-run", "--source", str(workplace / "src"), "train.py")
+    assert "script = 'train.py': is not in the pushed code" in ran.stderr
+    (workplace / "src2" / "own.py").write_text("")
+    ran = fab(workplace / "src2", "launch.torch", "--dry-run", "--source", str(workplace / "src"), "own.py")
+    assert "has no such file; give the folder to push: --source ." in ran.stderr
 
 
 @pytest.mark.parametrize(
