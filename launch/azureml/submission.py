@@ -110,7 +110,7 @@ def submission(
 
 def in_script_words(text: str, path: str, job_file: str) -> str:
     """Return what ``fab launch`` says of a run's job file at ``path``, whose text is ``job_file``, in the
-    words of the script; "" for a line that it needs no telling.
+    words of the script; "" for a line that is not for its user.
 
     >>> in_script_words("/job.yml, line 4: limits.timeout = 0: is too short", "/job.yml", "")
     'max_run_duration_seconds = 0: is too short'
