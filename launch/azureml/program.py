@@ -94,7 +94,7 @@ class Fab:
 
         An interrupt of this call interrupts the task too.
         """
-        notes = _Notes(on_note or (lambda line: write_line(self._reworded(line), sys.stderr)))
+        notes = _Notes(on_note or self._note)
         out: list[str] = []
         with tempfile.TemporaryDirectory(prefix="ranklift-") as spare:
             argv = [*_program(Path(spare)), *words, *(["--stack", self.stack] if self.stack else [])]
@@ -109,6 +109,10 @@ class Fab:
                     _interrupt(process)
                     raise
         return Answer(status, "\n".join(out), self._reworded(notes.error()))
+
+    def _note(self, line: str) -> None:
+        if shown := self._reworded(line):
+            write_line(shown, sys.stderr)
 
     def _explained(self, answer: Answer) -> str:
         text = answer.error.removeprefix("error: ") or f"fab ended with exit status {answer.status}"

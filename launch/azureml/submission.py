@@ -38,6 +38,8 @@ _REMEDIES = (
     (re.compile(r"give --fill \w+ to fill it in"), "write its value"),
 )
 """Remedies that only a command line has, and a script's."""
+_OUTSIDE = "read from outside of the repository: "
+"""Begins a line about a file that the script itself has named."""
 _COMMAND = re.compile(r"(python|pypy)[^/]*")
 _MARK = re.compile(r"\$(?=\{\{|\[\[)")
 """The ``$`` that begins an input's name or an optional part in a job file."""
@@ -108,13 +110,15 @@ def submission(
 
 def in_script_words(text: str, path: str, job_file: str) -> str:
     """Return what ``fab launch`` says of a run's job file at ``path``, whose text is ``job_file``, in the
-    words of the script.
+    words of the script; "" for a line that is not for its user.
 
     >>> in_script_words("/job.yml, line 4: limits.timeout = 0: is too short", "/job.yml", "")
     'max_run_duration_seconds = 0: is too short'
     >>> in_script_words("x is not in the code (/job.yml, line 2)", "/job.yml", "command: x\\ncode: /src\\n")
     'x is not in the code (source_directory)'
     """
+    if text.startswith(_OUTSIDE):
+        return ""
     lines = job_file.splitlines()
 
     def named(found: re.Match[str]) -> str:

@@ -92,7 +92,8 @@ def missing_hints(lines: Iterable[str], code: PushedCode | None = None, runs_in:
     found = [_module_hint(name, code, runs_in, listed.get(name)) for name in modules]
     if any(_SHARED.search(line) for line in lines):
         what = f"the job's environment{runs_in and f', {runs_in},'}"
-        found.append(f"jobs share {what} and cannot change it: list the packages that it lacks there")
+        remedy = "list the packages that it lacks there, and set PYTHONPATH for those of the code itself"
+        found.append(f"jobs share {what} and cannot change it: {remedy}")
     if code is not None:
         paths = _first(path for line in lines for pattern in _FILES for path in pattern.findall(line))
         names = _first(f"{package}.{name}" for line in lines for name, package in _NAME.findall(line))

@@ -125,15 +125,15 @@ def launches(command: Command) -> tuple[Launch, ...]:
     return tuple(one for one in _found(command) if not one.name.endswith(_INSTALL))
 
 
-def installers(command: Command) -> tuple[str, ...]:
+def installers(command: Command) -> tuple[Launch, ...]:
     """Return the installers that a command runs to add packages to its Python.
 
-    >>> installers("pip install -r requirements.txt && python3 -m pip install -q six && python train.py")
-    ('pip install', 'pip install')
-    >>> installers("pip install --target deps six; pip list; /opt/bin/pip install six; uv pip install six")
-    ('uv pip install',)
+    >>> [one.name for one in installers("pip install -r a.txt && python3 -m pip install -q . && python a.py")]
+    ['pip install', 'pip install']
+    >>> [one.name for one in installers("pip install -t d x; pip list; /a/pip install x; uv pip install x")]
+    ['uv pip install']
     """
-    return tuple(one.name for one in _found(command) if one.name.endswith(_INSTALL))
+    return tuple(one for one in _found(command) if one.name.endswith(_INSTALL))
 
 
 def _found(command: Command) -> Iterator[Launch]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from launch.job.spec import JobSpec
 
 __all__ = ["in_environment", "install_notices"]
+
+_OF_CODE = re.compile(r"-e|--editable|\.(/|$)")
+"""Begins the words by which pip is given a package of the code."""
 
 
 def in_environment(
@@ -109,12 +113,15 @@ def install_notices(spec: JobSpec) -> list[str]:
 
     if not isinstance(spec.environment, PythonEnvironment):
         return []
-    names = [*installers(spec.setup), *installers(spec.command[0] if spec.shell else spec.command)]
+    found = [*installers(spec.setup), *installers(spec.command[0] if spec.shell else spec.command)]
     title = spec.environment.title and f" {spec.environment.title}"
-    why = (
-        f"jobs share the environment{title}, which is read-only: list packages there; those listed are found"
-    )
-    return [f"{name}: {why}" for name in dict.fromkeys(names)]
+    why = f"jobs share the environment{title}, which is read-only"
+    listed = "list packages there; those listed are found"
+    own = "for a package of the code itself, set PYTHONPATH to the folder that has it"
+    notices = [
+        f"{one.name}: {why}: {own if any(map(_OF_CODE.match, one.words)) else listed}" for one in found
+    ]
+    return list(dict.fromkeys(notices))
 
 
 def _fetch(

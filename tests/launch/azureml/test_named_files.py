@@ -77,7 +77,10 @@ def test_an_error_names_what_the_script_gave_and_its_line(
         "made = Environment.get(None, 'AzureML-PyTorch-1.6-GPU')\n"
         "Experiment(None, 'digits').submit(ScriptRunConfig('src', 'train.py', environment=made))\n"
     )
-    fab.answer("launch", status=2, err=f"error: JOB.YML, line 4: environment = 'azureml:x': {unknown}\n")
+    note = "read from outside of the repository: /src (JOB.YML, line 2: code)\n"
+    fab.answer(
+        "launch", status=2, err=f"{note}error: JOB.YML, line 4: environment = 'azureml:x': {unknown}\n"
+    )
     assert run_program(["run-v1", "submit.py"], monkeypatch) == 1
     assert capsys.readouterr().err == (
         "error: submit.py:3: environment = 'azureml:x': is not known; write that file, name an image, or set "

@@ -214,7 +214,7 @@ def test_a_line_of_endless_length_in_such_a_file_is_read_in_one_go(
 def test_packages_that_a_job_could_not_install_belong_into_the_list(line: str) -> None:
     hint = (
         "jobs share the job's environment, conda.yml, and cannot change it: "
-        "list the packages that it lacks there"
+        "list the packages that it lacks there, and set PYTHONPATH for those of the code itself"
     )
     assert missing_hints(["Collecting six", line], None, "conda.yml") == [hint]
     assert missing_hints(["Permission denied: '/data/environments/x'"], None, "conda.yml") == []

@@ -88,7 +88,7 @@ def test_the_file_of_an_environment_is_read_from_its_own_folder(files: Path, pat
             "file:docker",
             "job.yml, line 2: environment = 'file:docker': is not a file; name",
         ),
-        ("file:wrong.yml", "wrong.yml, line 1: imag: unknown key; did you mean image?"),
+        ("file:wrong.yml", "wrong.yml, line 1: imag = 'a/b': unknown key; did you mean image?"),
         ("file:../other.yml", "lies outside of the repository"),
     ],
 )

@@ -44,6 +44,13 @@ def test_a_command_that_installs_into_what_jobs_share_is_named(workplace: Path, 
         assert "read-only" not in fab(workplace, "launch", "job.yml", *words, "--dry-run").stdout
 
 
+def test_a_package_of_the_code_itself_needs_no_installation(workplace: Path) -> None:
+    (workplace / "job.yml").write_text("code: .\ncommand: pip install -q -e . && python train.py\n")
+    ran = fab(workplace, "launch", "job.yml", "--requirements", "requirements.txt", "--dry-run")
+    own = "which is read-only: for a package of the code itself, set PYTHONPATH to the folder that has it\n"
+    assert f"note       pip install: jobs share the environment requirements.txt, {own}" in ran.stdout
+
+
 def test_a_setup_line_and_a_launch_without_a_job_file_are_named_too(workplace: Path) -> None:
     own = "ranklift: {setup: pip install six}"
     (workplace / "job.yml").write_text(f"code: .\ncommand: python train.py\n{own}\n")
