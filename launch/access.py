@@ -31,6 +31,8 @@ __all__ = [
 
 _MOST_VISITS = 8
 """Ways by which links may reach one folder of data: with two links a level their number doubles."""
+_LONGEST_PATH, _LONGEST_NAME = 4096, 255
+"""PATH_MAX and NAME_MAX of Linux, in bytes: a longer path would be looked up folder by folder."""
 _MOST_LINKS = 40
 """As Linux itself follows in one path."""
 
@@ -116,6 +118,9 @@ class Scope:
     def named(self, written: str) -> Path:
         """Return the path that a file writes as ``written``. Raise OSError, RuntimeError and ValueError for
         what is none."""
+        raw = os.fsencode(written)
+        if len(raw) >= _LONGEST_PATH or any(len(part) > _LONGEST_NAME for part in raw.split(b"/")):
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         return self.folder / Path(written).expanduser()
 
     def admitted(self, where: str, named: Path, *, is_typed: bool = False) -> Path:

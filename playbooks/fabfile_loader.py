@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from importlib.machinery import (
     EXTENSION_SUFFIXES,
     SOURCE_SUFFIXES,
@@ -38,11 +39,42 @@ class _Source(SourceFileLoader):
         return self.source_to_code(self.get_data(path), path)
 
 
+_LOADERS = ((ExtensionFileLoader, EXTENSION_SUFFIXES), (_Source, SOURCE_SUFFIXES))
+
+
+class _InPackages(FileFinder):
+    """Finds what a fabfile that is a package imports from itself, and nothing by a name without a dot."""
+
+    def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
+        return super().find_spec(fullname, target) if "." in fullname else None
+
+
+class _Beside:
+    """Finds the modules beside the fabfile, after all other finders: those of editable installations come
+    behind the module path."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder, self._modules = folder, FileFinder(folder, *_LOADERS)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, _target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return self._modules.find_spec(fullname) if path is None else None
+
+    def hook(self, path: str) -> FileFinder:
+        """Return a finder for a package beside the fabfile; raise ImportError for other paths, such as a
+        virtual environment there."""
+        above = [entry for entry in (*sys.path, self._folder) if Path(path).is_relative_to(entry)]
+        if path == self._folder or max(above, key=len, default="") != self._folder:
+            raise ImportError(path)
+        return FileFinder(path, *_LOADERS)
+
+
 class FabfileLoader(FilesystemLoader):
-    """Invoke's loader, with the fabfile's folder last on the module path instead of first.
+    """Invoke's loader, with the fabfile's folder behind all other places of modules instead of first.
 
     A ``yaml.py`` of a repository would be run in the place of the module that every task imports. The folder
-    leaves the path again where the fabfile has no task of its own, which could still import from it.
+    is left out again where the fabfile has no task of its own, which could still import from it.
     """
 
     def find(self, name: str) -> ModuleSpec | None:
@@ -69,15 +101,16 @@ class FabfileLoader(FilesystemLoader):
         _refuse(
             settings, (".py",), "is code that Fabric would run as its settings", "write them into fabric.yaml"
         )
-        modules = FileFinder(
-            str(folder), (ExtensionFileLoader, EXTENSION_SUFFIXES), (_Source, SOURCE_SUFFIXES)
-        )
-        sys.path_importer_cache[str(folder)] = modules
+        beside = _Beside(str(folder))
         if is_added := str(folder) not in sys.path:
-            sys.path.append(str(folder))
+            sys.path.append(str(folder))  # else Invoke puts it first
+            sys.path_importer_cache[str(folder)] = _InPackages(str(folder), *_LOADERS)
+            sys.meta_path.append(beside)
+            sys.path_hooks.insert(0, beside.hook)
         module, parent = super().load(name)
         if is_added and not _has_own_tasks(module):
             sys.path.remove(str(folder))
+            sys.meta_path.remove(beside)
             problem = "are settings of Fabric's, and the fabfile has no task of its own that could read them"
             _refuse(settings, (".yaml", ".yml", ".json"), problem, f"remove it; {_REMEDY}")
         return module, parent

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from playbooks.project import Stack
 
-__all__ = ["foreign", "noted_head", "strangers"]
+__all__ = ["foreign", "noted_head", "own_jobs", "strangers"]
 
 
 class _Job(Protocol):
@@ -50,6 +50,14 @@ def foreign(stack: Stack, listed: Mapping[str, Iterable[str]]) -> dict[str, dict
             if other != name:
                 found.setdefault(name, {})[job] = other
     return found
+
+
+def own_jobs(stack: Stack, listed: Mapping[str, Iterable[_Job]]) -> dict[str, set[str]]:
+    """Return the jobs that are a head's own as far as is known here, by head: of no other one is a mark
+    believed that a collect has copied it."""
+    names = {head: {state.job for state in states} for head, states in listed.items()}
+    others = foreign(stack, names)
+    return {head: jobs - others.get(head, {}).keys() for head, jobs in names.items()}
 
 
 def noted_head(stack: Stack, job: str) -> str:

@@ -86,8 +86,12 @@ def _open(context: Context, name: str | None) -> ImageStack:
     if name is None:
         remedy = f"give --stack NAME; `pulumi -C {folder} stack ls` lists the names"
         raise InputError("--stack", None, "the image's stack is not named", remedy)
+    if not (folder / "Pulumi.yaml").exists():
+        remedy = "`fab init` writes that of a project folder in a repository of your own"
+        raise InputError("project", str(folder), "has no Pulumi.yaml", remedy)
     found = open_stack(project_of(context), name)
-    chosen = ImageStack(found.name, folder, found.environment)
+    # Pulumi prints the outputs, among them the command that shows how far Azure is.
+    chosen = ImageStack(found.name, folder, found.environment, shows_pulumi=True)
     if not chosen.configuration.exists():
         remedy = "check the name, or set the image's settings first: see docs/images.md"
         raise InputError("--stack", name, f"has no {chosen.configuration.name} in {folder}", remedy)

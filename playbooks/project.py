@@ -1,6 +1,7 @@
 """The project folder and its stacks: their files here, and what Pulumi knows of them.
 
-The project folder is the checkout with ``Pulumi.yaml`` and ``.ranklift/``. It is found through
+The project folder has ``Pulumi.yaml``, the stacks' settings and ``.ranklift/``: a checkout, or one that
+``fab init`` has made. It is found through
 ``ns.configure({"ranklift": {"project": …}})`` in the fabfile, else ``RANKLIFT_PROJECT``, else the folders
 above the current one. The stack is ``--stack``, else ``RANKLIFT_STACK``, else Pulumi's own choice.
 """
@@ -12,9 +13,8 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
-import signal
-import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
@@ -22,29 +22,23 @@ from pathlib import Path
 from typing import Any
 
 from infra import inventory
-from launch.errors import InputError, MissingTool, RankliftError, StepTimeout
+from launch.errors import InputError, MissingTool
 from launch.project_folder import is_project, project_around
+from playbooks.pulumi_query import PulumiError, query
 from playbooks.selection import noted_stack
+from playbooks.settings_file import Setting, read_settings
 from playbooks.unwritable import refuse_unwritable
 
-__all__ = ["PulumiError", "Stack", "find_project", "open_stack", "pulumi_program"]
+__all__ = ["PULUMI_LOG", "PulumiError", "Stack", "find_project", "open_stack"]
 
-QUERY_S = 60.0
-"""Limit of one query to Pulumi, which is not an update."""
-_SHUTDOWN_S = 5.0
-"""Limit of Pulumi's orderly shutdown after an interrupt."""
+PULUMI_LOG = "pulumi.log"
+"""The file in a stack's folder of what Pulumi's commands printed."""
 _UPDATES = 20
 """Number of updates in a history: the last that succeeded is among them."""
-_OF_TAGS = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
-"""What PyYAML raises beside its own errors, for tags whose value is none and for deep documents."""
 _SIGNED_OUT = "PULUMI_ACCESS_TOKEN must be set"
 """How Pulumi refuses a command without a terminal while it is signed in nowhere."""
 _PART = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
 _NAME = re.compile(rf"{_PART}(?:/{_PART}){{0,2}}")
-
-
-class PulumiError(RankliftError):
-    """Pulumi failed; the text is its own, unless it is signed in nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +49,8 @@ class Stack:
     project: Path
     environment: Mapping[str, str]
     """Every variable: this process's, and the rehearsal's on top when the stack is rehearsed."""
+    shows_pulumi: bool = False
+    """Whether all that Pulumi prints of an update is shown."""
 
     @property
     def short_name(self) -> str:
@@ -74,7 +70,8 @@ class Stack:
     @property
     def pulumi_command(self) -> str:
         """The words that begin a command of plain Pulumi on its program."""
-        return "pulumi"
+        is_here = self.project in (here := Path.cwd(), *here.parents)  # Pulumi looks in folders above, too
+        return "pulumi" if is_here else f"pulumi -C {shlex.quote(str(self.project))}"
 
     @property
     def update_command(self) -> str:
@@ -126,8 +123,7 @@ class Stack:
         return inventory.load(self.folder)
 
     def scratch(self) -> AbstractContextManager[Path]:
-        """Return a folder for one command's files, removed at its end or, if it is killed, by the next one.
-        Refuse a stack whose own files could not be written."""
+        """Return a folder for one command's files, removed at its end; refuse an unwritable stack."""
         refuse_unwritable(self.folder)
         from playbooks.pulumi.scratch import scratch
 
@@ -139,27 +135,25 @@ class Stack:
         return self.project / f"Pulumi.{self.short_name}.yaml"
 
     def settings(self) -> dict[str, Any]:
-        """Return the values in the configuration file, by keys like ``ranklift:nodeCount``.
+        """Return the values in the configuration file, and in the project's for all stacks, by keys like
+        ``ranklift:nodeCount``.
 
         Raises :class:`~launch.errors.InputError` when the file does not exist or is not YAML.
         """
-        import yaml
+        return {key: one.value for key, one in self.placed_settings().items()}
 
+    def placed_settings(self) -> dict[str, Setting]:
+        """Return the settings with their files and lines. Raises as :meth:`settings`."""
         try:
-            found = yaml.safe_load(self.configuration.read_text())
+            return read_settings(self.configuration)
         except FileNotFoundError:
             # Pulumi would create the stack, with a configuration file that holds nothing but a salt.
             raise InputError(
                 "stack",
                 self.name,
                 f"has no {self.configuration.name} in {self.project}",
-                f"{self.meant}check the name, or write that file first: docs/azure.md lists the settings",
+                f"{self.meant}check the name, or `fab config set` the settings that docs/azure.md lists",
             ) from None
-        except (OSError, yaml.YAMLError, *_OF_TAGS) as error:
-            problem = f"is not YAML ({' '.join(str(error).split())})"
-            raise InputError("configuration", str(self.configuration), problem, "correct it") from None
-        settings = found.get("config") if isinstance(found, dict) else None
-        return dict(settings) if isinstance(settings, dict) else {}
 
     def _remedy(self) -> str:
         """Return the remedy for an unknown stack: a misspelt name is likelier than a new stack."""
@@ -198,7 +192,8 @@ class Stack:
         for notes in (self.jobs, self.folder / "silent"):
             shutil.rmtree(notes, ignore_errors=True)
         files = [self.lock_note, self.last_check, self.node_price, self.metrics_token, self.check_lock]
-        for file in (*files, *self.folder.glob("hashes*.json"), *self.folder.glob("push-*.json")):
+        globs = ("hashes*.json", "push-*.json", f"{PULUMI_LOG}*")
+        for file in (*files, *(path for glob in globs for path in self.folder.glob(glob))):
             file.unlink(missing_ok=True)
         inventory.remove(self.folder)
 
@@ -222,9 +217,16 @@ class Stack:
     def _query(self, *arguments: str) -> Any:
         return self._ask("stack", *arguments, "--stack", self.name)
 
+    def configure(self, *words: str, given: str | None = None) -> None:
+        """Run ``pulumi config`` on the stack, with ``given`` as its stdin. Raises as :meth:`outputs`."""
+        self._run(["config", *words, "--stack", self.name], given)
+
     def _ask(self, *words: str) -> Any:
+        return json.loads(self._run([*words]))
+
+    def _run(self, words: list[str], given: str | None = None) -> str:
         try:
-            return json.loads(_query([*words], self.project, self.environment))
+            return query(words, self.project, self.environment, given)
         except PulumiError as error:
             if "no stack named" in str(error):
                 raise InputError("stack", self.name, "Pulumi has no such stack", self._remedy()) from None
@@ -264,8 +266,7 @@ def find_project(configured: str | None, fabfile_folder: Path | None) -> Path:
     if configured:
         folder = (fabfile_folder or Path.cwd()) / Path(configured).expanduser()
         return _checked("ranklift.project", configured, folder)
-    named = os.environ.get("RANKLIFT_PROJECT")
-    if named:
+    if named := os.environ.get("RANKLIFT_PROJECT"):
         return _checked("RANKLIFT_PROJECT", named, Path(named).expanduser())
     if found := project_around(start := fabfile_folder or Path.cwd()):
         return found
@@ -288,10 +289,9 @@ def open_stack(project: Path, flag: str | None) -> Stack:
     # An empty --stack, as of an unset variable, must not choose another one.
     name = os.environ.get("RANKLIFT_STACK") or _selected(project, own) if flag is None else flag
     if name is None:
-        try:
+        rehearsed = own
+        with suppress(InputError):
             rehearsed = own | _rehearsal(project)
-        except InputError:
-            rehearsed = own
         name = _selected(project, rehearsed)
         if name is None:
             remedy = "give --stack NAME, set RANKLIFT_STACK or `pulumi stack select`"
@@ -317,84 +317,16 @@ def _selected(project: Path, environment: Mapping[str, str]) -> str | None:
     Reads Pulumi's own note of it first: the command calls the backend, which a dry run must not, and takes a
     tenth of a second.
     """
-    chosen = noted_stack(project, environment)
-    if chosen:
+    if chosen := noted_stack(project, environment):
         return chosen
-    try:
-        return _query(["stack", "--show-name"], project, environment).strip() or None
-    except (PulumiError, MissingTool):
-        return None
+    with suppress(PulumiError, MissingTool):
+        return query(["stack", "--show-name"], project, environment).strip() or None
+    return None
 
 
 def _checked(key: str, value: str, folder: Path) -> Path:
     folder = folder.resolve()
     if not is_project(folder):
         problem = f"{folder} has no Pulumi.yaml of Ranklift's"
-        raise InputError(key, value, problem, "name the checkout of Ranklift")
+        raise InputError(key, value, problem, "name a project folder: `fab init` makes one")
     return folder
-
-
-def pulumi_program(environment: Mapping[str, str]) -> str:
-    """Return the path of Pulumi; raise :class:`~launch.errors.MissingTool` when it is not on PATH."""
-    found = shutil.which("pulumi", path=environment.get("PATH"))
-    if found is None:
-        raise MissingTool("pulumi", "put it on PATH, or run `make setup` in the project")
-    return found
-
-
-def _query(arguments: list[str], project: Path, environment: Mapping[str, str]) -> str:
-    command = [pulumi_program(environment), *arguments, "--non-interactive"]
-    with subprocess.Popen(
-        command,
-        cwd=project,
-        env={**environment, "PULUMI_SKIP_UPDATE_CHECK": "1"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            out, errors = process.communicate(timeout=QUERY_S)
-        except subprocess.TimeoutExpired:
-            _end(process, is_interrupted=False)
-            raise StepTimeout("pulumi", " ".join(arguments[:2]), QUERY_S) from None
-        except BaseException:
-            _end(process, is_interrupted=True)
-            raise
-    if process.returncode != 0:
-        text = errors.strip() or _diagnosed(out.strip())
-        if process.returncode < 0:
-            text = f"was killed by {signal.Signals(-process.returncode).name}; repeat the command"
-        raise PulumiError(f"pulumi {' '.join(arguments[:2])}: {text.removeprefix('error: ')}")
-    return out
-
-
-def _end(process: subprocess.Popen[str], *, is_interrupted: bool) -> None:
-    """Let Pulumi shut down in order: killed, it leaves its plugins running, in process groups of their own.
-
-    ``is_interrupted``: it has Ctrl-C already, as the terminal's; a second one would end it at once.
-    """
-    try:
-        if is_interrupted:
-            with suppress(subprocess.TimeoutExpired):
-                process.communicate(timeout=_SHUTDOWN_S)
-                return
-        process.send_signal(signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=_SHUTDOWN_S)
-    finally:
-        process.kill()
-
-
-def _diagnosed(text: str) -> str:
-    """Return the errors in the JSON of a preview that failed; any other text as it is.
-
-    >>> _diagnosed('{"diagnostics": [{"severity": "error", "message": "error: no such size"}]}')
-    'no such size'
-    """
-    try:
-        found = json.loads(text)["diagnostics"]
-    except (ValueError, KeyError, TypeError):
-        return text
-    errors = [str(one["message"]) for one in found if one.get("severity") == "error"]
-    return "\n".join(error.strip().removeprefix("error: ") for error in errors)

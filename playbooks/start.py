@@ -14,7 +14,7 @@ import select
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from playbooks.cli import signals
 
@@ -24,6 +24,10 @@ __version__ = "0.1.0"
 """Ranklift's own."""
 
 _STATUS_OF_SIGPIPE = 141
+_NO_FABFILE = (
+    "cd to Ranklift's folder, or to a repository whose fabfile.py imports playbooks; `fab init` writes one "
+    "into a repository of your own"
+)
 
 
 class OutputFailed(Exception):
@@ -152,12 +156,17 @@ def _fabric() -> None:
     def load_collection() -> None:
         try:
             load()
+            if _asks_for_init(fabric) and "init" not in fabric.collection.task_names:
+                _load_ours(fabric)
         except InputError as error:
             output.error(error)
             sys.exit(2)
         except Exit:
             from playbooks.cli import completion
 
+            if _asks_for_init(fabric):
+                _load_ours(fabric)
+                return
             is_named = any(fabric.args[name].value for name in ("search-root", "collection"))
             if is_named or completion.fabfile_around(Path.cwd()) is not None:
                 raise
@@ -165,8 +174,7 @@ def _fabric() -> None:
                 fabric.print_help()
                 raise Exit from None
             problem = "has no fabfile.py, nor has a folder above it"
-            remedy = "cd to Ranklift's folder, or to a repository whose fabfile.py imports playbooks"
-            output.error(InputError("current folder", str(Path.cwd()), problem, remedy))
+            output.error(InputError("current folder", str(Path.cwd()), problem, _NO_FABFILE))
             sys.exit(2)
 
     def begin_tasks() -> None:
@@ -184,6 +192,16 @@ def _fabric() -> None:
     fabric.execute, fabric.load_collection = begin_tasks, load_collection
     improve_program(fabric, __version__)
     fabric.run()
+
+
+def _asks_for_init(fabric: Any) -> bool:
+    words = [word for word in fabric.core.unparsed[:2] if word != "help"]
+    return words[:1] == ["init"] or fabric.args.help.value == "init"
+
+
+def _load_ours(fabric: Any) -> None:
+    """Take our own tasks: the fabfile, which ``fab init`` writes or completes, has none of them yet."""
+    fabric.collection = sys.modules[__package__].ns
 
 
 def open_streams() -> None:

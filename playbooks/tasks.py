@@ -8,7 +8,7 @@ from invoke.collection import Collection
 
 from launch.launchers.registry import LAUNCHERS
 from launch.remote.environment.request import FORMS
-from playbooks import images, rehearsal
+from playbooks import images, new_project, rehearsal
 from playbooks.check import check
 from playbooks.check.on_unhealthy import OnUnhealthy
 from playbooks.cli.invoke_patches import improve_command_line
@@ -18,6 +18,7 @@ from playbooks.jobs import cancel, collect, launch_file, logs, show
 from playbooks.jobs.launch import launch_task
 from playbooks.nodes import drain, environments, exec, push, ssh_task
 from playbooks.observe import debug, job_report, metrics, scaling, top
+from playbooks.pulumi import config_task
 from playbooks.stack import account, down, plan, replace, scale, status, up, wait_nodes
 from rehearsal.faults.fault_kinds import KINDS
 
@@ -28,6 +29,7 @@ def make_collection() -> Collection:
     """Return a new collection; a user's fabfile may configure it and add tasks."""
     ns = Collection()
     for task in (
+        *(new_project.init, config_task.config),
         *(plan.plan, account.account, up.up, down.down, status.status, wait_nodes.wait),
         *(scale.scale, replace.replace, check.check, drain.drain, drain.undrain),
         *(exec.execute, ssh_task.ssh, push.push),
@@ -60,6 +62,7 @@ def make_collection() -> Collection:
         {
             **{one.name: one.choices for one in options if one.choices},
             "kind": (*KINDS, "clear"),
+            "words": ("get", "rm", "set"),
             "on_unhealthy": get_args(OnUnhealthy),
             "runtime": tuple(FORMS),
         }

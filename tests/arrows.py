@@ -5,7 +5,8 @@ from __future__ import annotations
 __all__ = ["ARROWS", "FOR_ALL"]
 
 FOR_ALL = {
-    *("launch.errors", "launch.nodeset", "launch.numbers", "launch.remote.login", "launch.remote.reading"),
+    *("launch.errors", "launch.moments", "launch.nodeset", "launch.numbers"),
+    *("launch.remote.login", "launch.remote.reading"),
 }
 _NODE_ROOMS = (
     "agent base collect data debug environment environment.conda hangs head health lines log metrics mpi "
@@ -83,8 +84,8 @@ ARROWS: dict[str, set[str]] = {
         *("launch.code", "launch.remote.hangs"),
     },
     "playbooks.stack": {
-        *("launch", "launch.client", "launch.code", "launch.remote.base", "launch.remote.node"),
-        *("playbooks", "playbooks.cli"),
+        *("launch", "launch.client", "launch.code", "launch.remote.agent", "launch.remote.base"),
+        *("launch.remote.node", "playbooks", "playbooks.cli"),
         *("playbooks.jobs", "playbooks.nodes", "playbooks.pulumi", "playbooks.ssh"),
         *_STACK,
     },

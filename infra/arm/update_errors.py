@@ -18,7 +18,17 @@ from infra.arm.errors import MissingRight, NotSignedIn, Throttled, explained, re
 from infra.arm.pulumi_state import resource_name
 from launch.errors import RankliftError
 
-__all__ = ["AzureFailed", "Kind", "Progress", "Trouble", "advice", "kind_of", "patience", "troubles"]
+__all__ = [
+    "AzureFailed",
+    "Kind",
+    "Progress",
+    "Trouble",
+    "advice",
+    "kind_of",
+    "patience",
+    "plain_diagnostic",
+    "troubles",
+]
 
 Kind = Literal[
     "again",
@@ -145,22 +155,23 @@ def troubles(events: Iterable[Mapping[str, Any]]) -> list[Trouble]:
         said = event.get("diagnosticEvent")
         if said is None or said.get("severity") != "error":
             continue
-        text = _COLOUR.sub("", str(said.get("message", ""))).strip()
-        urn = str(said.get("urn") or "")
+        name, text = plain_diagnostic(said)
         if not text or text in (
             "update failed",
             "update canceled",
             "resource monitor shut down while waiting on step's done channel",
         ):
             continue
-        name = _name(urn)
         # Errors of the program or of Pulumi itself have no code of Azure's, though they may look so.
         found.append(Trouble(name, _code(text) if name else "", _message(text)))
     return found
 
 
-def _name(urn: str) -> str:
-    return "" if not urn or "pulumi:pulumi:Stack" in urn.rpartition("$")[2] else resource_name(urn)
+def plain_diagnostic(found: Mapping[str, Any]) -> tuple[str, str]:
+    """Return a diagnostic's resource, empty for the program and Pulumi itself, and its uncoloured text."""
+    urn = str(found.get("urn") or "")
+    name = "" if not urn or "pulumi:pulumi:Stack" in urn.rpartition("$")[2] else resource_name(urn)
+    return name, _COLOUR.sub("", str(found.get("message", ""))).strip()
 
 
 def _code(text: str) -> str:

@@ -9,9 +9,16 @@ from infra.config import readers
 from infra.config.readers import KEY
 from launch.errors import InputError
 
-__all__ = ["Settings"]
+__all__ = ["NotSet", "Settings"]
 
 T = TypeVar("T")
+
+
+class NotSet(InputError):
+    """A setting is missing."""
+
+    def __init__(self, key: str, problem: str, remedy: str) -> None:
+        super().__init__(key, None, problem, remedy)
 
 
 class Settings:
@@ -32,7 +39,7 @@ class Settings:
     def required(self, key: str, reader: Callable[[str, object], T]) -> Any:
         """Return the value as ``reader`` returns it; if absent or wrong, add an error and return ``None``."""
         if not self.has(key):
-            self.errors.append(InputError(KEY + key, None, "is not set", readers.remedy(key)))
+            self.errors.append(NotSet(KEY + key, "is not set", readers.remedy(key)))
             return None
         value = self.all[key]
         if readers.is_encrypted(value):

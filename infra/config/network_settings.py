@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from infra.config.cluster_config import ClusterConfig, subnet_of
-from infra.config.collector import Settings
+from infra.config.collector import NotSet, Settings
 from infra.config.readers import KEY, string_list, text, whole_number
 from launch.errors import InputError
 from launch.numbers import shown
@@ -113,9 +113,8 @@ def mismatches(config: ClusterConfig, settings: Settings) -> Iterator[InputError
         )
     if given and not config.given_subnet_prefix:
         remedy = "that subnet's range" if given == "subnetId" else "a range in it that is free"
-        yield InputError(
+        yield NotSet(
             f"{KEY}subnetPrefix",
-            None,
             f"is not set, but {KEY}{given} is, whose addresses are not known here",
             f"set it to {remedy}, like 10.1.0.0/24 (pulumi config set {KEY}subnetPrefix …)",
         )

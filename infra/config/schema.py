@@ -29,7 +29,7 @@ from infra.config.network_settings import private_prefix, ssh_sources
 from infra.config.readers import KEY, one_of
 from launch.errors import InputError, InputErrors
 
-__all__ = ["ConfigError", "parse"]
+__all__ = ["ConfigError", "known_keys", "parse"]
 
 _CLOUD = "azure-native:environment"
 
@@ -46,11 +46,33 @@ def parse(settings: Mapping[str, object], *, today: date | None = None) -> Clust
     :class:`ConfigError` with all of them when there are several.
     """
     read = Settings(settings)
+    config = _read(read, today or date.today())
+    _raise([*_unknown_keys(read), *_other_cloud(settings), *read.errors])
+    mismatches = [
+        network_settings.mismatches,
+        shared_settings.mismatches,
+        storage_settings.mismatches,
+        bare_image.mismatches,
+        _without_local_disk,
+        _without_metrics,
+    ]
+    _raise([error for look in mismatches for error in look(config, read)])
+    return config
+
+
+def known_keys() -> list[str]:
+    """Return the names of all settings, without their namespace."""
+    read = Settings({})
+    _read(read, date.today())
+    return _known(read)
+
+
+def _read(read: Settings, on: date) -> ClusterConfig:
+    """Return the configuration; required values that are None have added an error."""
     without_infiniband = read.optional("allowWithoutInfiniBand", readers.boolean, False)
     large = read.optional("largeScaleSet", readers.boolean, False)
     access: Access = read.optional("access", one_of("public", "private"), "public")
     stored: Storage = read.optional("storage", one_of("none", "serviceEndpoint", "privateEndpoint"), "none")
-    on = today or date.today()
     size = read.required("vmSize", lambda key, value: readers.fit_size(key, value, without_infiniband, on))
     count = read.required("nodeCount", lambda key, value: readers.node_count(key, value, large))
     image: Any = readers.image_of(size) if size else None
@@ -63,8 +85,7 @@ def parse(settings: Mapping[str, object], *, today: date | None = None) -> Clust
     read.perhaps("datastores", storage_settings.read_datastores)  # for commands alone, as the next three
     for key in ("dataDiskGib", "dataDownloads", "dataRateMBps"):
         read.perhaps(key, storage_settings.positive)
-    # A required value that is None here has added an error, which is raised below.
-    config = ClusterConfig(
+    return ClusterConfig(
         size=size,
         node_count=count,
         location=read.required("location", readers.location),
@@ -97,17 +118,6 @@ def parse(settings: Mapping[str, object], *, today: date | None = None) -> Clust
         zone=read.perhaps("zone", readers.zone),
         partial=read.optional("partial", one_of("keep", "remove"), "remove"),
     )
-    _raise([*_unknown_keys(read), *_other_cloud(settings), *read.errors])
-    mismatches = [
-        network_settings.mismatches,
-        shared_settings.mismatches,
-        storage_settings.mismatches,
-        bare_image.mismatches,
-        _without_local_disk,
-        _without_metrics,
-    ]
-    _raise([error for look in mismatches for error in look(config, read)])
-    return config
 
 
 def _other_cloud(settings: Mapping[str, object]) -> list[InputError]:
@@ -150,8 +160,12 @@ def _without_metrics(config: ClusterConfig, settings: Settings) -> Iterator[Inpu
         )
 
 
+def _known(settings: Settings) -> list[str]:
+    return sorted({*settings.known, *shared_settings.shared_keys()})
+
+
 def _unknown_keys(settings: Settings) -> Iterator[InputError]:
-    known = sorted({*settings.known, *shared_settings.shared_keys()})
+    known = _known(settings)
     lowered = {one.lower(): one for one in known}
     for key, value in settings.all.items():
         if key not in known:

@@ -9,12 +9,21 @@ from typing import Any
 
 from infra.arm.pulumi_state import SCALE_SET, resources
 from infra.config.cluster_config import ClusterConfig
-from infra.naming import TTL_TAG, data_group_name
+from infra.naming import IDLE_TAG, TTL_TAG, data_group_name
 from infra.preflight.availability import ScaleSet, moment
 from infra.preflight.existing import Kept
 from infra.preflight.refusal import Refusal
+from launch.moments import utc
 
-__all__ = ["End", "end_of", "end_remembered", "in_the_way", "rights_in_the_way", "time_over"]
+__all__ = [
+    "End",
+    "end_of",
+    "end_remembered",
+    "idle_minutes_remembered",
+    "in_the_way",
+    "rights_in_the_way",
+    "time_over",
+]
 
 _SHOWN = 5
 
@@ -28,7 +37,7 @@ class End:
     """As the scale set's tag has it, which counts; the configuration may differ by now."""
 
     def __str__(self) -> str:
-        return f"{self.at.strftime('%Y-%m-%d %H:%M')} UTC (ranklift:ttlHours is {self.ttl_hours:g})"
+        return f"{utc(self.at, seconds=False)} (ranklift:ttlHours is {self.ttl_hours:g})"
 
 
 def end_remembered(state: Mapping[str, Any]) -> End | None:
@@ -36,17 +45,32 @@ def end_remembered(state: Mapping[str, Any]) -> End | None:
 
     ``None``: it has no end, or the state lacks its creation time.
     """
+    made, tags = _scale_set_remembered(state)
+    try:
+        hours = float(tags[TTL_TAG])
+    except (KeyError, TypeError, ValueError):
+        return None
+    at = _after(moment(made), hours)
+    return None if at is None else End(at, hours)
+
+
+def idle_minutes_remembered(state: Mapping[str, Any]) -> float | None:
+    """Return the minutes without a job after which the nodes of the scale set in Pulumi's ``state`` delete
+    themselves; ``None`` where they do not."""
+    _, tags = _scale_set_remembered(state)
+    try:
+        minutes = float(tags[IDLE_TAG])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return minutes if 0 < minutes < float("inf") else None
+
+
+def _scale_set_remembered(state: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
+    """Return when the scale set was created, and its tags; nothing where there is none."""
     for one in resources(state):
-        if one.get("type") != SCALE_SET or one.get("delete"):  # one that is being replaced
-            continue
-        made = moment((one.get("outputs") or {}).get("timeCreated"))
-        try:
-            hours = float(one["inputs"]["tags"][TTL_TAG])
-        except (KeyError, TypeError, ValueError):
-            return None
-        at = _after(made, hours)
-        return None if at is None else End(at, hours)
-    return None
+        if one.get("type") == SCALE_SET and not one.get("delete"):  # else it is being replaced
+            return (one.get("outputs") or {}).get("timeCreated"), (one.get("inputs") or {}).get("tags") or {}
+    return None, {}
 
 
 def _after(made: datetime | None, hours: float | None) -> datetime | None:
@@ -73,7 +97,7 @@ def time_over(ends: datetime | None, config: ClusterConfig, now: datetime) -> li
     if ends is None or now < ends:
         return []
     problem = (
-        f"the cluster's lifetime ended at {ends.strftime('%Y-%m-%d %H:%M')} UTC (ranklift:ttlHours is "
+        f"the cluster's lifetime ended at {utc(ends, seconds=False)} (ranklift:ttlHours is "
         f"{config.ttl_hours:g} and counts from when the scale set was made): it would delete itself at once"
     )
     remedy = "run `fab down` and then `fab up` for a new time, or set a larger ranklift:ttlHours"

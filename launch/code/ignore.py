@@ -68,7 +68,8 @@ class Rules:
     """Folders with ignore files: the path from the root, the path to the root where they are above it, and
     their rules, the highest first; each path ends in a slash or is empty."""
     read: Counter[str] = field(default_factory=Counter, compare=False, repr=False)
-    """Number of all rules read for the tree, in other folders too."""
+    """Number of all rules read for the tree, in other folders too, and of characters ``compared``: of each
+    path as often as there are rules."""
 
     def within(self, folder: str, texts: dict[str, bytes], to_root: str = "", at: str = ".") -> Rules:
         """Return the rules below ``folder``, whose ignore files contain ``texts``; below one above the root,
@@ -112,6 +113,11 @@ class Rules:
         path = path if path.isascii() else os.fsencode(path).decode("latin-1")  # git compares bytes
         for prefix, down, rules in reversed(self.levels):
             below = down + path[len(prefix) :]
+            self.read["compared"] += len(below) * len(rules)
+            if self.read["compared"] > _MOST_COMPARED:
+                raise _too_much(
+                    path, f"brings what is compared with ignore files above {_MOST_COMPARED} characters"
+                )
             for rule in rules:
                 if rule.matches(below, is_directory):
                     yield rule
@@ -198,6 +204,8 @@ _LARGEST = 256 << 10
 """Bytes of an ignore file."""
 _MOST = 50_000
 """Rules of all ignore files of a tree."""
+_MOST_COMPARED = 10**10
+"""A million paths of 100 characters with 100 rules; a hostile pattern takes some minutes for as many."""
 _MANY, _INSIDE = "[^/]*", ".*"
 _LONGEST_PATH = 4096
 """Bytes of a path in Linux, its end included; a longer pattern matches none."""

@@ -67,6 +67,10 @@ class NodeBandwidth:
     """Its bandwidth as a part of its peers'."""
     pairs_below: int = 0
     pairs: int = 0
+    again: tuple[float | None, ...] = ()
+    """Its bandwidth as a part of its peers', each time that it was measured again; None: it failed."""
+    is_unstable: bool = False
+    """Whether those measurements contradict each other, so that they say nothing of the node."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from launch.health.measurement import REPORT, WARN, Group, Measurement, NodeBandwidth, Verdict, typical
 
-__all__ = ["Matrix", "as_healthy", "batches", "circle", "judge_node", "judge_pairs", "meet", "pair_off"]
+__all__ = [
+    "Matrix",
+    "as_healthy",
+    "batches",
+    "circle",
+    "judge_again",
+    "judge_node",
+    "judge_pairs",
+    "meet",
+    "pair_off",
+    "settled",
+]
+
+STEADY, MOST = 3, 7
+"""Measurements in a row that have to agree on a node, and how many are made at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +141,37 @@ def judge_pairs(nodes: Sequence[str], measured: Sequence[Measurement]) -> Matrix
         if healthy.issuperset(group) and (ratio is None or ratio < WARN)
     ]
     return Matrix(usual, ratios, tuple(judged), tuple(slow_pairs))
+
+
+def settled(again: Sequence[float | None]) -> Literal["slow", "fast", "unstable"] | None:
+    """Return what repeated measurements of a node say, as parts of its peers' bandwidth; None for too few.
+
+    >>> settled([0.6, 0.62, 0.61]), settled([0.62, 0.97, 1.0, 0.96]), settled([0.6, 1.0])
+    ('slow', 'fast', None)
+    >>> settled([0.6, 1.0, 0.6, 1.0, 0.6, 1.0, 0.6])
+    'unstable'
+    """
+    last = {ratio is not None and ratio >= WARN for ratio in again[-STEADY:]}
+    if len(again) >= STEADY and len(last) == 1:
+        return "fast" if last.pop() else "slow"
+    return "unstable" if len(again) >= MOST else None
+
+
+def judge_again(found: NodeBandwidth, again: Sequence[float | None]) -> NodeBandwidth:
+    """Return the verdict on a node that seemed slow by how it was when it was measured again."""
+    shown = ", ".join("failed" if ratio is None else f"{100 * ratio:.0f} %" for ratio in again)
+    outcome, ratio = settled(again), typical([ratio for ratio in again if ratio is not None])
+    found = replace(found, again=tuple(again))
+    if outcome == "fast":
+        return as_healthy(found)
+    if outcome != "slow":
+        reason = f"unstable: seemed slow ({found.reason}), and measured again reached {shown} of its peers' "
+        return replace(found, verdict="unknown", reason=f"{reason}bandwidth", ratio=ratio, is_unstable=True)
+    if ratio is None:
+        return found
+    verdict: Verdict = "sick" if ratio < REPORT else "suspect"
+    reason = f"{100 * ratio:.0f} % of its peers' bandwidth in {found.pairs_below} of {found.pairs} pairs"
+    return replace(found, verdict=verdict, reason=f"{reason}; measured again: {shown}", ratio=ratio)
 
 
 def _slow(node: str, ratios: Sequence[float | None], problem: str) -> NodeBandwidth:

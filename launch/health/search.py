@@ -17,7 +17,16 @@ from launch.health.measurement import (
     SlowPair,
     typical,
 )
-from launch.health.pairs import as_healthy, batches, circle, judge_node, judge_pairs, meet, pair_off
+from launch.health.pairs import (
+    batches,
+    circle,
+    judge_again,
+    judge_node,
+    judge_pairs,
+    meet,
+    pair_off,
+    settled,
+)
 
 __all__ = ["PAIRS", "SearchResult", "search", "search_all_pairs"]
 
@@ -31,7 +40,9 @@ _CONTROLS = 5
 """Pairs of healthy nodes that are measured beside suspects, at the same load."""
 _SLOW = ("sick", "suspect")
 _AGAIN = 3
-"""Further measurements of a pair that seems slow, and of a node that does among few."""
+"""Further measurements of a pair that seems slow."""
+_FEW = 3
+"""So many healthy nodes are too few to measure a suspect in different pairs, each beside another pair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +66,9 @@ class SearchResult:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether all nodes together were measured and reach their size's figure, and nothing is slow."""
-        is_slow = self.slow_pairs or any(one.verdict in _SLOW for one in self.nodes)
+        """Whether all nodes together were measured and reach their size's figure, and nothing is slow or
+        unstable."""
+        is_slow = self.slow_pairs or any(one.verdict in _SLOW or one.is_unstable for one in self.nodes)
         return not is_slow and self.whole.gbs is not None and _reaches(self.whole, self.figure) is not False
 
 
@@ -147,7 +159,9 @@ class _Search:
         """
         ratios = self._meet_healthy([node for part in parts for node in part], good, PAIRS)
         judged = [judge_node(node, ratios.get(node, []), self._problems.get(node, "")) for node in self.nodes]
-        slow = {one.node for one in judged if one.verdict in _SLOW}
+        if len(good) <= _FEW:
+            judged = self._confirm(judged)
+        slow = {one.node for one in judged if one.verdict in _SLOW or one.is_unstable}
         paths = [pair for part in parts if slow.isdisjoint(part) for pair in combinations(part, 2)]
         return self.end(judged, self._measure_paths(dict.fromkeys(paths), set(self.nodes) - slow))
 
@@ -158,12 +172,31 @@ class _Search:
         ratios: dict[str, list[float | None]] = {node: [] for node in suspects}
         met: dict[str, set[str]] = {node: set() for node in suspects}
         most = min(pairs, len(good))
-        at_once = len(good) - 2 if len(good) > 2 else len(good)  # noqa: PLR2004  (two are left to compare with)
+        at_once = _at_once(good) if len(good) > 2 else len(good)  # noqa: PLR2004
         while left := [one for one in suspects if len(met[one]) < most and not _is_cleared(ratios[one])]:
-            for (suspect, partner), ratio in self._compare(meet(left, good, met)[:at_once], good).items():
+            tests = meet(left, good, met)[:at_once]
+            for (suspect, partner), ratio in self._compare(tests, good, is_preliminary=True).items():
                 met[suspect].add(partner)
                 ratios[suspect].append(ratio)
         return ratios
+
+    def _confirm(self, judged: Sequence[NodeBandwidth]) -> list[NodeBandwidth]:
+        """Measure each node that seems slow again, with one healthy node after the other, until the
+        measurements agree or are enough; return the verdicts.
+
+        On a busy machine all nodes are slow at times: one that is so while its peers are not is slow.
+        """
+        slow = [one.node for one in judged if one.verdict in _SLOW]
+        good = [one.node for one in judged if one.verdict not in _SLOW]
+        again: dict[str, list[float | None]] = {node: [] for node in slow}
+        while left := [node for node in slow if settled(again[node]) is None]:
+            turn = len(again[left[0]])
+            for start in range(0, len(left), _at_once(good)):
+                part = left[start : start + _at_once(good)]
+                tests = [(node, good[(turn + place) % len(good)]) for place, node in enumerate(part)]
+                for (node, _), ratio in self._compare(tests, good).items():
+                    again[node].append(ratio)
+        return [judge_again(one, again[one.node]) if one.node in again else one for one in judged]
 
     def all_pairs(self) -> SearchResult:
         """Measure every pair, and again those that seem slow, and a node's pairs where all seem so."""
@@ -176,19 +209,26 @@ class _Search:
                 return self.end(self.unknown())
         found = judge_pairs(self.nodes, measured)
         self._usual = found.usual
-        healthy = [one.node for one in found.nodes if one.verdict == "healthy"]
-        seems_slow = [one.node for one in found.nodes if one.verdict in _SLOW and one.ratio is not None]
-        again = self._meet_healthy(seems_slow, healthy, _AGAIN)
-        judged = [as_healthy(one) if _is_cleared(again.get(one.node, ())) else one for one in found.nodes]
+        judged = self._confirm(found.nodes)
         slow = {pair: found.ratios[pair] for pair in found.slow_pairs}
-        return self.end(judged, self._measure_paths(slow, set(healthy)))
+        healthy = {one.node for one in found.nodes if one.verdict == "healthy"}
+        return self.end(judged, self._measure_paths(slow, healthy))
 
-    def _compare(self, tests: Sequence[Group], good: Iterable[str]) -> dict[Group, float | None]:
-        """Measure pairs beside some of idle healthy nodes; return them as parts of what those reach."""
-        busy = {node for pair in tests for node in pair}
+    def _compare(
+        self, tests: Sequence[Group], good: Iterable[str], *, is_preliminary: bool = False
+    ) -> dict[Group, float | None]:
+        """Measure pairs beside some of idle healthy nodes; return them as parts of what those reach.
+
+        Where no two are idle, they are measured right afterwards, unless this ``is_preliminary``.
+        """
+        good, busy = list(good), {node for pair in tests for node in pair}
         controls = pair_off([node for node in good if node not in busy])[:_CONTROLS]
         measured = self._run([*tests, *controls])
-        values = [one.gbs for one in measured[len(tests) :] if one.gbs is not None]
+        compared = measured[len(tests) :]
+        other = next((pair for pair in combinations(good, 2) if pair not in tests), None)
+        if not controls and other is not None and not is_preliminary:
+            compared = self._run([other])
+        values = [one.gbs for one in compared if one.gbs is not None]
         self._usual = usual = typical(values) or self._usual  # of two the greater: one pair clears a suspect
         return {
             one.group: None if one.gbs is None or not usual else one.gbs / usual
@@ -239,6 +279,8 @@ class _Search:
 
     def _held_to_figure(self, one: NodeBandwidth) -> NodeBandwidth:
         figure, gbs = self._figure, self.whole.gbs
+        if one.is_unstable:
+            return one
         if figure is None or figure.warn is None:
             return _without_figure(one)
         is_fast = any(_reaches(each, figure) for measured in self._rounds for each in measured)
@@ -253,6 +295,11 @@ def _reaches(one: Measurement, figure: Figure | None) -> bool | None:
     if figure is None or figure.warn is None:
         return None
     return one.gbs is not None and one.gbs >= figure.warn
+
+
+def _at_once(good: Sequence[str]) -> int:
+    """Return how many suspects are measured at once: two healthy nodes are left to compare with, if any."""
+    return max(1, len(good) - 2)
 
 
 def _is_cleared(ratios: Iterable[float | None]) -> bool:

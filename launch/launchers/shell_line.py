@@ -74,13 +74,16 @@ def simple_commands(line: str) -> Iterator[list[Word]]:
     """Yield the words of each simple command, variables set before it among them.
 
     Comments and what is handed on as a file (``<<END``) are no commands, and nor is what ``$(…)`` runs: it is
-    part of a word. Raise ValueError for quotes that do not close, behind the commands before them.
+    part of a word. Raise ValueError for quotes or braces that do not close, behind the commands before them.
     """
     text = _without_files(line)
     words: list[Word] = []
     parts: list[re.Match[str]] = []
     at = 0
+    closing = text.rfind("}")
     while at < len(text):
+        if text.startswith("${", at) and at > closing:  # a search for its end each time would be quadratic
+            raise ValueError("No closing brace")
         if text[at] == "#" and not parts:
             line_end = text.find("\n", at)
             at = len(text) if line_end < 0 else line_end
@@ -108,9 +111,10 @@ def _without_files(line: str) -> str:
     """Return the line with nothing but newlines for what is handed on as a file, each place as it was."""
     at = 0
     endless: set[str] = set()
+    last_words = {one.lstrip("\t") for one in line.split("\n")}
     while found := _FILE.search(line, at):
         at = found.end()
-        if found[2] in endless:
+        if found[2] in endless or found[2] not in last_words:
             continue
         end = re.compile(rf"^\t*{found[2]}$", re.MULTILINE).search(line, at)
         if end is None:

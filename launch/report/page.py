@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from launch.client.query import Happening
 from launch.durations import span as duration
 from launch.html_page import html_page
+from launch.moments import utc
 from launch.nodeset import fold, ranges
 from launch.numbers import counted
 from launch.printable import for_terminal
@@ -46,7 +47,7 @@ def report_page(facts: JobFacts, price: NodePrice, made: datetime) -> str:
         state=state.state,
         reason=state.reason,
         goodput=goodput_text(facts) if facts.spans else "unknown: its node code records no phases",
-        made=_moment(made),
+        made=utc(made),
         facts=[row for row in _facts(facts) if row.text],
         bars=phase_bars(facts.spans),
         colours=_COLOURS,
@@ -107,9 +108,9 @@ def _facts(facts: JobFacts) -> Iterator[_Fact]:
     yield _Fact("experiment", state.experiment)
     yield _Fact("description", state.description)
     yield _Fact("tags", ", ".join(f"{name}={value}" for name, value in state.tags.items()))
-    yield _Fact("created", _moment(state.created))
-    yield _Fact("started", _moment(state.started))
-    yield _Fact("ended", _moment(state.ended))
+    yield _Fact("created", utc(state.created))
+    yield _Fact("started", utc(state.started))
+    yield _Fact("ended", utc(state.ended))
     yield _Fact("exit status", "" if state.exit_status is None else str(state.exit_status))
     yield _Fact("restarts", f"{state.restarts} of {report.max_restarts}" if report.max_restarts else "")
     yield _Fact("limit", "" if report.timeout_s is None else duration(report.timeout_s))
@@ -188,7 +189,7 @@ def _probes(events: Sequence[Happening]) -> list[_Evidence]:
             for line in _records(fields.get("lines"))
         ]
         more = [f"and {len(lines) - _LINES} more lines"] if len(lines) > _LINES else []
-        found.append(_Evidence(_moment(event.time), "; ".join(filter(None, words)), (*lines[:_LINES], *more)))
+        found.append(_Evidence(utc(event.time), "; ".join(filter(None, words)), (*lines[:_LINES], *more)))
     return found
 
 
@@ -204,20 +205,13 @@ def _failures(events: Sequence[Happening]) -> Iterator[_Evidence]:
             who = f"rank {rank} on {node}" if rank is not None else str(node or "the launcher")
             found = fields.get("last_lines")
             lines = tuple(str(line) for line in found) if isinstance(found, list) else ()
-            yield _Evidence(
-                _moment(event.time), f"{who} failed with exit status {fields.get('status')}", lines
-            )
+            yield _Evidence(utc(event.time), f"{who} failed with exit status {fields.get('status')}", lines)
         elif event.event == "restart":
             text = f"restart {fields.get('count')}: {fields.get('reason')}"
-            yield _Evidence(_moment(event.time), text, ())
+            yield _Evidence(utc(event.time), text, ())
         elif event.event in ("lost-node", "eviction"):
             text = f"{fields.get('node')}: {fields.get('reason')}"
-            yield _Evidence(_moment(event.time), text, ())
-
-
-def _moment(when: datetime | None) -> str:
-    """Return a time in UTC: whoever reads the file may be anywhere."""
-    return "" if when is None else f"{when.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+            yield _Evidence(utc(event.time), text, ())
 
 
 def _shown(value: object) -> object:

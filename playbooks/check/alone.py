@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 from infra.inventory import Inventory, Node
 from launch.errors import RetryError
+from launch.moments import utc
 from launch.nodeset import fold
 from playbooks.project import Stack
 
@@ -45,8 +46,7 @@ def alone(stack: Stack, task: str = "check --deep") -> Iterator[None]:
                 f"({process or 'it has just begun'}); nothing was measured: repeat this when that has ended"
             ) from None
         lock.truncate(0)
-        since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
-        lock.write(f"{task}: process {os.getpid()}, since {since}".encode())
+        lock.write(f"{task}: process {os.getpid()}, since {utc(datetime.now(UTC))}".encode())
         lock.flush()
         yield
 

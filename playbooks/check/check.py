@@ -64,8 +64,9 @@ def check(  # noqa: PLR0913, PLR0917  (each is an option)
     """Look at every node's devices; with --deep measure between them, and name slow nodes.
 
     With --deep, jobs measure all nodes together, then smaller groups until the slow ones are found; nodes
-    that run jobs or are drained are left out. `fab replace --sick` takes the nodes called sick. The exit
-    status is 0 when nothing was found. --first-day is another report, for the first day on a real cluster.
+    that run jobs or are drained are left out. A node that is slow at times only is called unstable: a
+    busy machine makes such. `fab replace --sick` takes the nodes called sick. The exit status is 0 when
+    nothing was found. --first-day is another report, for the first day on a real cluster.
     """
     for option, value in (("--pairs", pairs), ("--by", by), ("--svg", svg)):
         if value and not deep:

@@ -25,6 +25,9 @@ _HELP = ("--help", "-h")
 _NOUNS = {"line": "a command", "file": "a job file", "number": "a number of nodes"}
 """What a task needs, by the name of its argument."""
 
+_WORDS = 3
+"""Words of the longest ``fab config``, whose value may be any word."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Call:
@@ -48,6 +51,8 @@ class _Call:
     @property
     def due(self) -> int:
         """How many of the next words are its own, also where one is a task's name: paths, but not jobs."""
+        if self.argument == "words":
+            return _WORDS - len(self.own)
         return _required(self.context) + (self.takes_many and self.argument != "job") - len(self.own)
 
 

@@ -26,7 +26,7 @@ from launch.host import Completed
 from launch.nodeset import fold, ranges
 from launch.printable import escaped_json, for_file, for_stream, for_terminal, takes_colours
 from playbooks.cli.merged_output import merged_pieces
-from playbooks.cli.table_layout import fitting, paragraphs
+from playbooks.cli.table_layout import fitting, paragraphs, wrapped_lines
 
 __all__ = [
     "age",
@@ -101,9 +101,30 @@ def bounded_progress() -> Callable[[str], None]:
 
 
 def error(failure: BaseException) -> None:
-    """Print an error: what failed, on which nodes, the remedy."""
-    paint = _painter(sys.stderr)
-    _write(sys.stderr, f"{paint('error:', '1;31')} {failure}\n")
+    """Print an error: what failed, on which nodes, the remedy. On a terminal its lines end between words."""
+    paint, text = _painter(sys.stderr), str(failure)
+    if sys.stderr.isatty():
+        text = for_stream(text, sys.stderr)
+        width = len if text.isascii() else cell_width
+        text = wrapped_lines(text, _columns(sys.stderr), len("error: "), width, _folders_here())
+    _write(sys.stderr, f"{paint('error:', '1;31')} {text}\n")
+
+
+def _folders_here() -> list[str]:
+    """Return the current folder and those above it whose paths have blanks, the longest first."""
+    with suppress(OSError):
+        here = Path.cwd()
+        return [str(folder) for folder in (here, *here.parents) if " " in folder.name]
+    return []
+
+
+def _columns(stream: IO[str]) -> int:
+    """Return the width of a terminal, which stdout need not be."""
+    if "COLUMNS" not in os.environ:
+        with suppress(OSError):
+            if columns := os.get_terminal_size(stream.fileno()).columns:
+                return columns
+    return shutil.get_terminal_size().columns
 
 
 def as_json(value: object, *, indent: int | None = 2) -> None:

@@ -16,6 +16,8 @@ _STEPS = (
     ("fab down", "removes the cluster, and lists what is left"),
 )
 _GROUPS = {
+    "playbooks.new_project": "The cluster",
+    "playbooks.pulumi": "The cluster",
     "playbooks.stack": "The cluster",
     "playbooks.nodes": "Nodes",
     "playbooks.check": "Nodes",

@@ -1,11 +1,12 @@
-"""Text that fits a terminal: columns of a table, its rows as paragraphs, names with their descriptions."""
+"""Text that fits a terminal: tables' columns, their rows as paragraphs, names with descriptions, errors."""
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["described", "fitting", "paragraphs", "refilled"]
+__all__ = ["described", "fitting", "paragraphs", "refilled", "wrapped_lines"]
 
 _BETWEEN = 3
 """Characters between two columns; the table has one more on either side."""
@@ -13,6 +14,19 @@ _KEPT = "\0"
 """A blank at which no line ends."""
 _NARROWEST = 30
 """Characters that a description has beside its name; where there are fewer, it is below."""
+_LONGEST = 20_000
+"""Characters of the longest line that is wrapped: a longer one is no prose."""
+_QUOTED = r"""(?<!\w)(?P<q>['"`]).{0,1000}?(?P=q)(?!\w)"""
+_COMMAND = (
+    r"(?<![\w./`-])(?:apt-get|az|chmod|curl|docker|fab|git|make|pip|pulumi|ranklift|ssh|sudo)(?= \S)"
+    r"(?:\"[^\"]*\"|'[^']*'|.)*?(?=[;,:.)](?:\s|$)|$)"
+)
+"""A command without quotes around it, to the end of its clause."""
+_OF_NAMES = r"[^\s/;,:()]"
+_PATH = rf"(?<!\w)/[^\s;,:()]*(?:[ ](?:{_OF_NAMES}+[ ]){{0,2}}{_OF_NAMES}+/[^\s;,:()]*)*"
+"""A path without quotes around it, which goes on after a blank where a slash follows some words later."""
+_UNIT = re.compile(rf"(?:{_QUOTED}|{_COMMAND}|{_PATH}|\S)+")
+"""Where no line may end: a word with its punctuation, a quoted value, a command, a path."""
 
 
 def fitting(
@@ -107,6 +121,47 @@ def refilled(text: str, room: int) -> str:
             lines = _wrapped(" ".join(lines), room)
         paragraphs.append("\n".join(lines))
     return "\n\n".join(paragraphs)
+
+
+def wrapped_lines(
+    text: str,
+    room: int,
+    first: int = 0,
+    width: Callable[[str], int] = len,
+    whole: Sequence[str] = (),
+) -> str:
+    """Return a text whose lines that are wider than ``room`` end at blanks, and continue two characters in.
+
+    ``first`` is how much of the first line is taken already. No word, quoted value, path or command is
+    broken, even if it is wider: the terminal breaks it, and it can still be copied. Indented lines, and
+    commands after ``$``, stay as they are; so does each of the ``whole`` texts, such as a folder's path.
+
+    >>> print(wrapped_lines("name = 'two words': is not here; run `fab up --yes` or wait", 20))
+    name = 'two words':
+      is not here; run
+      `fab up --yes` or
+      wait
+    """
+    for one in whole:
+        text = text.replace(one, one.replace(" ", _KEPT))
+    lines = text.split("\n")
+    starts = [first] + [0] * (len(lines) - 1)
+    filled = (_filled(line, room, start, width) for line, start in zip(lines, starts, strict=True))
+    return "\n".join(filled).replace(_KEPT, " ")
+
+
+def _filled(line: str, room: int, start: int, width: Callable[[str], int]) -> str:
+    if start + width(line) <= room or len(line) > _LONGEST or line.startswith((" ", "\t", "$ ")):
+        return line
+    filled, used, end = "", start, 0
+    for unit in _UNIT.finditer(line):
+        blanks, word = line[end : unit.start()], unit[0]
+        if filled and used + width(blanks + word) > room:
+            blanks, used = "\n  ", 2 - width(blanks)
+        filled += blanks + word
+        used += width(line[end : unit.end()])
+        end = unit.end()
+    return filled
 
 
 def _wrapped(text: str, room: int, indent: str = "") -> list[str]:

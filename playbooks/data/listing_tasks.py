@@ -7,6 +7,7 @@ from pathlib import Path
 from invoke.context import Context
 
 from launch.errors import InputError
+from launch.moments import cell
 from launch.numbers import counted
 from launch.remote.base.messages import size
 from playbooks.cli import output
@@ -63,7 +64,7 @@ def list_data(
     if not rows:
         output.progress(f"{address.url} has no data")
         return
-    cells = [(r.name, size(r.bytes), r.files, f"{r.modified:%Y-%m-%d %H:%M}") for r in rows]
+    cells = [(r.name, size(r.bytes), r.files, cell(r.modified, seconds=False)) for r in rows]
     output.table(("name", "size", "files", "changed (UTC)"), cells)
 
 

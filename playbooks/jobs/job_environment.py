@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from launch.code.snapshot import Snapshot
     from launch.host import Host
     from launch.job.plan import JobPlan
-    from launch.remote.environment.request import EnvironmentListing
 
 __all__ = ["in_environment"]
 
@@ -107,7 +106,7 @@ def _fetch(
 ) -> None:
     """Have a node of the cluster send the head an environment whose id begins with ``wanted``, if one has it.
 
-    Nodes that do not answer are left out, as are those with other node code: the head can make it anew.
+    Nodes that do not answer are left out, as are those with other node code: the head can make one.
     """
     from launch.client.environments import fitting, query_environments, send_to
     from playbooks.nodes.environments import name_damaged
@@ -116,12 +115,15 @@ def _fetch(
 
     head, others = nodes[0], {node.name: node for node in inventory.nodes if node.name != nodes[0].name}
 
-    def query(host: Host) -> EnvironmentListing:
-        return query_environments(host, remote, name_damaged(host, "environment"))
-
     with Cluster(inventory, stack.folder) as cluster:
         what = "asking for its environments"
-        answers = fan_out_hosts(cluster.host, others.values(), query, what=what, timeout=STEP_S)
+        answers = fan_out_hosts(
+            cluster.host,
+            others.values(),
+            lambda host: query_environments(host, remote, name_damaged(host, "environment")),
+            what=what,
+            timeout=STEP_S,
+        )
         listings = {name: answer for name, answer in answers.items() if not isinstance(answer, Exception)}
         found = fitting(listings, wanted, [node.name for node in nodes])
         if found is None:
@@ -132,4 +134,4 @@ def _fetch(
             with cluster.host(holder) as host:
                 send_to(head, host, holder, remote, environment, show)
         except RankliftError as error:
-            output.progress(f"environment {environment}: {head.name} makes it anew: {error}")
+            output.progress(f"environment {environment}: {head.name} makes one itself: {error}")

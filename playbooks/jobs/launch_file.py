@@ -51,7 +51,7 @@ from playbooks.jobs.job_options import (
     with_full_paths,
 )
 from playbooks.jobs.submit import Handling, Identity, Load, hand_over, home_of, planned_as, source_text
-from playbooks.nodes.choose import choose_free_nodes, choose_nodes
+from playbooks.nodes.choose import choose_free_nodes, choose_nodes, taken_words
 from playbooks.nodes.push import key_numbers
 from playbooks.project import Stack
 
@@ -243,10 +243,8 @@ def _starts_as_script(file: Path) -> bool:
 def _nodes(
     job: JobFile, stack: Stack, inventory: Inventory, flag: str | None, *, dry_run: bool
 ) -> tuple[Sequence[Node], Sequence[str]]:
-    """Return the nodes of ``--nodes``, else the file's own choice, else the first nodes of the stack.
-
-    With them come notices of what was chosen for the user.
-    """
+    """Return the nodes of ``--nodes``, else the file's own choice, else the first nodes of the stack; and
+    notices of what was chosen for the user."""
     from launch.jobfile import node_count
 
     if flag is not None:
@@ -270,7 +268,10 @@ def _nodes(
             "ask for fewer, or set ranklift:nodeCount and run `fab up`",
         )
         raise job.located(few, "resources.instance_count")
-    return present[:count], ()
+    if job.instance_count is None:
+        taken = taken_words(stack, inventory, present[:count])
+        notices = (f"no --nodes and no resources.instance_count: the job takes {taken}",)
+    return present[:count], notices
 
 
 @dataclass(frozen=True, slots=True)

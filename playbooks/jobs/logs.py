@@ -76,7 +76,7 @@ def logs(  # noqa: PLR0913, PLR0917
         state = read(name, head, printer, remote=place.remote, selection=selection, wait=follow)
         printer.finish()
         if follow:
-            report_left(state, inventory, cluster, place.remote)
+            report_left(state, inventory, cluster, place.remote, is_watched=True)
     if follow:
         end_as(state, printer.error_line)
     elif state.started is None:

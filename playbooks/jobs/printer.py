@@ -16,6 +16,7 @@ from launch.client.query import Happening, show_job
 from launch.errors import RankliftError
 from playbooks.cli import output
 from playbooks.cli.merged_output import grouped
+from playbooks.nodes.busy import COLLECTED
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
 from playbooks.start import sleep_while_read
@@ -23,13 +24,28 @@ from playbooks.start import sleep_while_read
 if TYPE_CHECKING:
     from launch.code.failure_hints import PushedCode
     from launch.environment.environment_spec import Environment
+    from launch.host import Host
     from playbooks.ssh.connection import Cluster
 
-__all__ = ["EventPrinter", "detached_job_commands", "end_as", "left_by", "left_lines", "report_left"]
+__all__ = [
+    "EventPrinter",
+    "detached_job_commands",
+    "end_as",
+    "left_by",
+    "left_lines",
+    "report_left",
+]
 _LACKS = re.compile(rb"(?:\[\w+\]: ?)?(?:ModuleNotFoundError|ImportError|FileNotFoundError): ")
 """Begins the last line of a traceback; torch puts the rank before it."""
 _LOOK_S = 4.0
 """Limit of the look at what a job left: a silent node may not delay the report of the job's end."""
+_KEPT = """\
+d=.ranklift/jobs/$1
+if [ "$2/$1" -nt "$d/state.json" ]; then echo collected; fi
+if [ -n "$(find "$d/logs" -type f -size +0c | head -n 1)" ]; then echo logs; fi
+if [ -n "$(find "$d/outputs/" -type f | head -n 1)" ]; then echo outputs; fi
+"""
+"""Prints what a node has of a job that a collect would copy, and whether one has, by the note on the head."""
 
 
 class EventPrinter:
@@ -172,8 +188,10 @@ def left_lines(job: str, left: LeftFiles | None, unknown: dict[str, str]) -> Ite
     yield from grouped(reasons)
 
 
-def report_left(state: JobState, inventory: Inventory, cluster: Cluster, remote: str) -> None:
-    """Print what the job left, once it has ended."""
+def report_left(
+    state: JobState, inventory: Inventory, cluster: Cluster, remote: str, *, is_watched: bool = False
+) -> None:
+    """Print what the job left, once it has ended; for a job that a user has watched, the next command too."""
     events: Sequence[Happening] = ()
     head = next((node for node in inventory.nodes if state.nodes[:1] == (node.name,)), None)
     if state.is_terminal and state.state != "SUCCEEDED" and head is not None:
@@ -181,6 +199,30 @@ def report_left(state: JobState, inventory: Inventory, cluster: Cluster, remote:
             events = show_job(state.job, cluster.host(head), remote=remote).events
     for line in left_lines(state.job, *left_by(state, events, inventory, cluster, remote)):
         output.progress(line)
+    if is_watched:
+        _report_uncollected(state, inventory, cluster)
+
+
+def _report_uncollected(state: JobState, inventory: Inventory, cluster: Cluster) -> None:
+    """Print the command that collects a job which succeeded; nothing where that has been done, or where the
+    nodes have nothing of it."""
+    if state.state != "SUCCEEDED" or state.started is None:
+        return
+
+    def query(host: Host) -> set[str]:
+        words = ["sh", "-c", _KEPT, "sh", state.job, COLLECTED]
+        return {*host.run(words, timeout=_LOOK_S).stdout.decode("utf-8", "replace").split()}
+
+    nodes = [node for node in inventory.nodes if node.name in state.nodes]
+    what = "looking for its logs and outputs"
+    answers = fan_out_hosts(cluster.host, nodes, query, what=what, timeout=_LOOK_S)
+    found = {word for answer in answers.values() if isinstance(answer, set) for word in answer}
+    kept = [word for word in ("logs", "outputs") if word in found]
+    if kept and "collected" not in found:
+        output.progress(
+            f"its {' and '.join(kept)} are on the nodes: `fab collect {state.job} --stack {inventory.stack}` "
+            "copies them here"
+        )
 
 
 def detached_job_commands(stack: Stack, job: str) -> str:

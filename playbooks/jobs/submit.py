@@ -286,7 +286,7 @@ def _run(
                 )
             raise
         if state is not None:
-            report_left(state, inventory, cluster, remote)
+            report_left(state, inventory, cluster, remote, is_watched=handling.on_event is None)
     if state is None:
         _report_detached(stack, job, head, json=handling.json)
         return

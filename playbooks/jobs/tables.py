@@ -11,6 +11,7 @@ from typing import Any
 from launch.client.events import JobState
 from launch.client.query import Happening, JobReport, RankEnd
 from launch.durations import span
+from launch.moments import cell, utc
 from launch.nodeset import fold, ranges
 from launch.numbers import counted
 from launch.remote.base.health_records import Finding
@@ -26,13 +27,12 @@ __all__ = [
     "finding_text",
     "job_rows",
     "job_text",
-    "moment",
     "not_started_text",
     "took",
     "waiting",
 ]
 
-RANK = ("job", "state", "exit", "took", "waits for", "nodes", "started", "ranks", "restarts")
+RANK = ("job", "state", "exit", "took", "waits for", "nodes", "started (UTC)", "ranks", "restarts")
 """Columns of the list of jobs by importance: a narrow terminal gets the first that fit."""
 _ON = re.compile(r" on ([\w.-]{1,200})", re.ASCII)
 _LONGEST = 1000
@@ -54,7 +54,7 @@ def job_rows(
     ``seen`` is when each job's state was read, where that is not ``now``. With ``short`` the jobs that others
     wait for are named by the last parts of their ids, without their nodes.
     """
-    columns = ("job", "state", "nodes", "ranks", "restarts", "started", "took", "exit", "waits for")
+    columns = ("job", "state", "nodes", "ranks", "restarts", "started (UTC)", "took", "exit", "waits for")
     rows = [
         (
             state.job,
@@ -62,14 +62,14 @@ def job_rows(
             len(state.nodes),
             state.ranks,
             state.restarts or "",
-            moment(state.started),
+            cell(state.started),
             took(state, (seen or {}).get(state.job, now)),
             "" if state.exit_status is None else state.exit_status,
             _short(waiting(state), state.nodes) if short else waiting(state),
         )
         for state in jobs
     ]
-    always = {"job", "state", "nodes", "ranks", "started", "took", "exit"}
+    always = {"job", "state", "nodes", "ranks", "started (UTC)", "took", "exit"}
     kept = [
         number for number, name in enumerate(columns) if name in always or any(row[number] for row in rows)
     ]
@@ -79,7 +79,7 @@ def job_rows(
 def change_text(state: JobState, now: datetime) -> str:
     """Return a job's state as a line of a list that grows by each change."""
     words = _with_reason(_standing(state), state.reason)
-    return f"{moment(now)}  {state.job}  {words}"
+    return f"{utc(now)}  {state.job}  {words}"
 
 
 def not_started_text(state: JobState, *, is_named: bool) -> str:
@@ -126,9 +126,9 @@ def job_text(report: JobReport, now: datetime | None = None) -> str:
         ("runs in", _runs_in(report.environment)),
         *(("data", _data(one)) for one in report.data),
         ("tags", ", ".join(f"{name}={value}" for name, value in state.tags.items())),
-        ("created", moment(state.created)),
+        ("created", utc(state.created)),
         ("started", _started(state)),
-        ("ended", moment(state.ended)),
+        ("ended", utc(state.ended)),
         ("took", took(state, now)),
         ("limit", "" if report.timeout_s is None else f"{span(report.timeout_s)} from its start"),
         ("grace", f"{report.grace_s:g} s from SIGTERM to SIGKILL"),
@@ -202,7 +202,7 @@ def _started(state: JobState) -> str:
     if state.started is None:
         return ""
     queued = (state.started - state.created).total_seconds()
-    return moment(state.started) + (f", {span(queued)} after it was created" if queued >= 1 else "")
+    return utc(state.started) + (f", {span(queued)} after it was created" if queued >= 1 else "")
 
 
 def _standing(state: JobState) -> str:
@@ -234,12 +234,12 @@ def _history(events: Iterable[Happening]) -> str:
             words = _probe(fields)
         else:
             continue
-        lines.append(f"  {moment(event.time)}  {words}\n")
+        lines.append(f"  {utc(event.time)}  {words}\n")
     return "".join(["history\n", *lines]) if lines else ""
 
 
 def _findings(fields: Mapping[str, Any]) -> str:
-    return f"\n{' ' * 23}".join(f"{fields['node']} {finding_text(one)}" for one in fields["findings"])
+    return f"\n{' ' * 27}".join(f"{fields['node']} {finding_text(one)}" for one in fields["findings"])
 
 
 def finding_text(finding: Finding) -> str:
@@ -287,11 +287,6 @@ def _failure(report: JobReport) -> str:
     assert failure is not None  # noqa: S101  its only caller checks
     lines = "".join(f"  {line}\n" for line in failure.last_lines)
     return f"first failure: {failure.who}, exit status {failure.status}\n{lines}"
-
-
-def moment(when: datetime | None) -> str:
-    """Return a time on this machine's clock; empty for None."""
-    return "" if when is None else f"{when.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def took(state: JobState, now: datetime | None = None) -> str:

@@ -9,7 +9,7 @@ from infra.inventory import Inventory
 from infra.scale_plan import DEAD, Use
 from launch.remote.base.names import is_removal
 from launch.remote.node.slots import DRAINED
-from playbooks.foreign_jobs import strangers
+from playbooks.foreign_jobs import own_jobs, strangers
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
 
@@ -64,14 +64,15 @@ def uses(stack: Stack, inventory: Inventory, holder: str = "") -> dict[str, Use]
     unended: set[str] = set()
     copied: set[str] = set()
     believed = {name: answer for name, answer in answers.items() if not isinstance(answer, Exception)}
-    foreign = strangers(stack, {name: answer.jobs for name, answer in believed.items()})
+    listed = {name: answer.jobs for name, answer in believed.items()}
+    foreign, own = strangers(stack, listed), own_jobs(stack, listed)
     for name, answer in answers.items():
         if isinstance(answer, Exception) or name in foreign:
             unknown[name] = foreign.get(name) or str(answer).removeprefix(f"{name}: ")
             continue
         states, collected, holders, drains[name], left[name] = answer
         unended.update(state.job for state in states if not state.is_terminal)
-        copied |= collected
+        copied |= {one for one in collected if one.removesuffix(WORK) in own[name]}
         others = [one for one in holders if one not in (holder, drains[name])]
         held[name] = [one for one in others if not is_removal(one)]
         removals[name] = next(filter(is_removal, others), "")

@@ -16,7 +16,7 @@ from playbooks.project import Stack
 if TYPE_CHECKING:
     from infra.scale_plan import Use
 
-__all__ = ["choose_free_nodes", "choose_node", "choose_nodes", "freest"]
+__all__ = ["choose_free_nodes", "choose_node", "choose_nodes", "freest", "taken_words"]
 
 _SHOWN = 8
 
@@ -71,7 +71,9 @@ def choose_free_nodes(
     :func:`freest`.
     """
     nodes = choose_nodes(inventory, given)
-    count = None if given is None else parse_nodes(given).count
+    if given is None:
+        return nodes, (f"no --nodes: the job takes {taken_words(stack, inventory, nodes)}",)
+    count = parse_nodes(given).count
     if count is None:
         return nodes, ()
     if dry_run:
@@ -85,6 +87,22 @@ def choose_free_nodes(
     if busy:
         notices.append(f"too few nodes are free: this job may wait for jobs on {fold(busy)}")
     return chosen, notices
+
+
+def taken_words(stack: Stack, inventory: Inventory, nodes: Sequence[Node]) -> str:
+    """Return in words how many of the stack's nodes a job takes, with their price where it is known."""
+    from playbooks.node_price import saved_price
+
+    there, price = len(inventory.nodes), saved_price(stack, inventory)
+    much = counted(len(nodes), "node")
+    if len(nodes) < there:
+        much = f"{len(nodes)} of {counted(there, 'node')}"
+    elif there > 1:
+        much = f"all {much}"
+    if price is None:
+        return f"{much} of stack {inventory.stack}"
+    cost = f"{len(nodes) * price['per_hour']:.2f} {price['currency']} an hour"
+    return f"{much} of stack {inventory.stack}, {cost} ({price['kind']}; {price['source']})"
 
 
 def freest(nodes: Sequence[Node], used: Mapping[str, Use], count: int) -> Sequence[Node]:

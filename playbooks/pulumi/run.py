@@ -1,4 +1,9 @@
-"""Run Pulumi: with its output, a time limit, and failures classified by Azure's error codes."""
+"""Run Pulumi: what matters of its output, a time limit, and failures classified by Azure's error codes.
+
+It gets no terminal: it would read the keys that are meant for the next question or command line, and leave
+lines of others without their beginning. What it would ask there, a passphrase, it refuses with the variable
+that gives it.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +11,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -20,8 +23,11 @@ from infra.arm.update_errors import Kind, Progress, Trouble, advice, kind_of, pa
 from infra.gate import KEY, Gate
 from launch.errors import RankliftError
 from playbooks.cli import output
-from playbooks.project import Stack, pulumi_program
-from playbooks.pulumi.locks import REFUSALS, LockNote, in_use_from
+from playbooks.project import Stack
+from playbooks.pulumi.captured import Captured
+from playbooks.pulumi.locks import LockNote, in_use_from
+from playbooks.pulumi.update_lines import UpdateLines
+from playbooks.pulumi_query import pulumi_program
 
 __all__ = ["NEVER", "Interrupted", "TookTooLong", "UpdateFailed", "pulumi", "retry_while_busy"]
 
@@ -30,8 +36,6 @@ REPORT_S = 60.0
 """Interval of reports on what an update still waits for."""
 SHUTDOWN_S = 30.0
 """Limit of Pulumi's orderly shutdown after an interrupt."""
-_REST_S = 5.0
-"""How long its stderr is read after Pulumi has ended: its children may hold it open."""
 _POLL_S = 0.2
 _FIRST_PAUSE_S = 2.0
 _PAUSE_S = 30.0
@@ -90,7 +94,10 @@ def pulumi(
     before: Callable[[], object] | None = None,
     again: str | None = None,
 ) -> None:
-    """Run one Pulumi command with its output, for ``limit`` seconds at most.
+    """Run one Pulumi command, for ``limit`` seconds at most.
+
+    Prints what it changes and all its diagnostics, or all of its output where the stack shows that; the
+    stack's log gets all of it.
 
     Of ``up``, ``before`` is called once the update holds the lock, and before it changes anything; what that
     raises ends the update, and is raised here.
@@ -104,53 +111,67 @@ def pulumi(
     Pulumi's exit status.
     """
     output.command(["pulumi", *arguments])
-    with stack.scratch() as folder:
+    is_logged = arguments[0] in _LOGGED
+    shows = stack.shows_pulumi or not is_logged
+    with stack.scratch() as folder, ExitStack() as open_until_the_end:
         log = folder / "events"
-        logged = ["--event-log", str(log)] if arguments[0] in _LOGGED else []
+        logged = ["--event-log", str(log)] if is_logged else []
         # Pulumi has the option for its Automation API, and accepts it only with this variable.
         environment = {**stack.environment, "PULUMI_DEBUG_COMMANDS": "1"} if logged else stack.environment
         command = [pulumi_program(stack.environment), *arguments, *logged]
-        with ExitStack() as open_until_the_end:
-            gate = None if before is None else Gate(folder / "gate", before)
-            if gate is not None:
-                open_until_the_end.enter_context(gate.kept())
-                environment = {**environment, KEY: str(gate.folder)}
-            errors = _Errors()
-            with subprocess.Popen(
-                command, cwd=stack.project, env=dict(environment), stderr=errors.into
-            ) as process:
-                os.close(errors.into)
-                note = LockNote(stack, process.pid)
-                watch = _Watch(log, limit, gate, note)
-                exit_status = watch.wait(process)
-            note.remove()
-            errors.join(_REST_S)
+        gate = None if before is None else Gate(folder / "gate", before)
+        if gate is not None:
+            open_until_the_end.enter_context(gate.kept())
+            environment = {**environment, KEY: str(gate.folder)}
+        printed = open_until_the_end.enter_context(Captured(stack, arguments, shows=shows))
+        with subprocess.Popen(
+            command,
+            cwd=stack.project,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=printed.out,
+            stderr=printed.errors,
+        ) as process:
+            printed.close_ends()
+            note = LockNote(stack, process.pid)
+            watch = _Watch(log, limit, gate, note, shows=shows)
+            exit_status = watch.wait(process)
+        note.remove()
     if gate is not None and isinstance(gate.error, KeyboardInterrupt):
         watch.interrupted = True
     elif gate is not None and gate.error is not None:
         raise gate.error
     if watch.interrupted:
-        for line in watch.left:
-            output.progress(f"{line}, and may continue")
         has_begun = watch.progress.has_begun or (gate is not None and gate.has_worked)
-        if has_begun:
-            other = "" if again else f", `{stack.removal_command}` removes it"
-            then = f"`{again or stack.update_command}` continues from there{other}"
-            output.progress(f"interrupted; Pulumi's state has what it had begun: {then}")
-        else:
-            output.progress("interrupted before anything was changed")
-        raise Interrupted(has_begun=has_begun)
+        raise _interrupted(stack, watch.left, again, has_begun=has_begun)
+    if exit_status != 0 and printed.refusal:
+        raise in_use_from(stack.name, printed.refusal.decode("utf-8", "replace"), stack.pulumi_command)
+    if exit_status != 0 or watch.is_stopping:
+        if not (printed.has_printed or watch.has_printed_error):
+            printed.print_all()
+        output.progress(f"all that Pulumi printed is in {printed.path}")
     if watch.is_stopping and limit is not None:
         raise TookTooLong(stack, limit, watch.left)
     if exit_status != 0:
-        if errors.refusal:
-            raise in_use_from(stack.name, errors.refusal.decode("utf-8", "replace"), stack.pulumi_command)
         if exit_status < 0:
             raise _killed(stack, signal.Signals(-exit_status), watch.under_way())
         failed = watch.progress.failed
         if not any(trouble.code or kind_of(trouble) != "other" for trouble in failed):
             raise Exit(code=exit_status)  # Pulumi has said why
         raise UpdateFailed(stack, failed)
+
+
+def _interrupted(stack: Stack, left: Sequence[str], again: str | None, *, has_begun: bool) -> Interrupted:
+    """Report what Azure may continue, and the command that continues; return the command's end."""
+    for line in left:
+        output.progress(f"{line}, and may continue")
+    if has_begun:
+        other = "" if again else f", `{stack.removal_command}` removes it"
+        then = f"`{again or stack.update_command}` continues from there{other}"
+        output.progress(f"interrupted; Pulumi's state has what it had begun: {then}")
+    else:
+        output.progress("interrupted before anything was changed")
+    return Interrupted(has_begun=has_begun)
 
 
 def _killed(stack: Stack, by: signal.Signals, under_way: Sequence[str]) -> Exit:
@@ -200,37 +221,14 @@ def retry_while_busy(update: Callable[[], None], deadline: float) -> None:
             return
 
 
-class _Errors(threading.Thread):
-    """Copies Pulumi's stderr, except its refusal of a stack that another command has locked.
-
-    The refusal advises `pulumi cancel`, which would remove the lock of a command that runs.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self.refusal = b""
-        self._from, self.into = os.pipe()
-        self.start()
-
-    def run(self) -> None:
-        # By chunks, not lines: it may ask for a passphrase. A message is short enough to come in one chunk.
-        while data := os.read(self._from, 65536):
-            if not self.refusal:
-                found = min((at for text in REFUSALS if (at := data.find(text)) >= 0), default=len(data))
-                start = data.rfind(b"\n", 0, found) + 1 if found < len(data) else found
-                with suppress(OSError):
-                    sys.stderr.buffer.write(data[:start])
-                    sys.stderr.flush()
-                data = data[start:]
-            self.refusal += data
-        os.close(self._from)
-
-
 class _Watch:
-    """Waits for one Pulumi, with its time limit and event log."""
+    """Waits for one Pulumi, with its time limit and event log; prints what matters unless all is shown."""
 
-    def __init__(self, log: Path, limit: float | None, gate: Gate | None, note: LockNote) -> None:
+    def __init__(
+        self, log: Path, limit: float | None, gate: Gate | None, note: LockNote, *, shows: bool
+    ) -> None:
         self._gate, self._note = gate, note
+        self._lines = None if shows else UpdateLines()
         self._log, self._position, self._rest = log, 0, b""
         self._began = time.monotonic()
         self._deadline = NEVER if limit is None else self._began + limit
@@ -263,7 +261,7 @@ class _Watch:
                 continue
             self._read(from_start=True)
             if self.progress.cancelled is not None and not (self.interrupted or self.is_stopping):
-                # On a terminal Pulumi reads Ctrl-C as a key (its display/tree.go), and no signal comes here.
+                # The signal came to Pulumi alone.
                 self.interrupted, self.left = True, _under_way(self.progress.cancelled)
             return exit_status
 
@@ -303,12 +301,23 @@ class _Watch:
             return
         self._position += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
+        events = []
         for line in lines:
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue
+            with suppress(ValueError):
+                events.append(json.loads(line))
+        for event in events:
             self.progress.take(event)
+        if self._lines is not None:
+            for kind, text in self._lines.take(events):
+                if kind == "error":
+                    output.error(RankliftError(text))
+                else:
+                    output.progress(f"warning: {text}" if kind == "warning" else text)
+
+    @property
+    def has_printed_error(self) -> bool:
+        """Whether an error among its events was printed."""
+        return self._lines is not None and self._lines.has_error
 
 
 def _under_way(operations: Mapping[str, tuple[str, float]]) -> list[str]:

@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import logging
 import shlex
-import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import IO
 
 import paramiko
 from fabric import Config, Connection
-from paramiko.common import MSG_CHANNEL_REQUEST
 
 from infra.inventory import KEY_FILE, KNOWN_HOSTS_FILE, Inventory, Node
 from launch.errors import GiveUpError, HostKeyChanged, InputError, NodeUnreachable, StepTimeout
@@ -35,6 +32,7 @@ from playbooks.ssh.exchange import DeadlinePassed, Tail, exchange
 from playbooks.ssh.fanout import fan_out
 from playbooks.ssh.pins import read_pins
 from playbooks.ssh.silence import Silence
+from playbooks.ssh.transport import SIGNALLED, make_transport
 from playbooks.ssh.user_command import UserCommand
 
 __all__ = ["ANSWER_BYTES", "Cluster", "SshHost", "shell_command"]
@@ -42,9 +40,6 @@ __all__ = ["ANSWER_BYTES", "Cluster", "SshHost", "shell_command"]
 SSH_PORT = 22
 ANSWER_BYTES = 64 << 20
 """Limit of an answer: the largest, a push's list of a million missing files, has 8 MB."""
-
-_SIGNALLED = 128
-"""Exit status of a command that a signal ended, plus the signal's number where that is known."""
 
 # paramiko logs what it also raises; without a handler Python would print that to the terminal.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
@@ -219,7 +214,7 @@ class SshHost:
         return self._of_command(done, login)
 
     def _of_command(self, done: Completed, login: Login) -> Completed:
-        if login.problem and done.exit_status < _SIGNALLED:
+        if login.problem and done.exit_status < SIGNALLED:
             last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
             raise GiveUpError(f"{self.name}: {login.problem}" + f" ({last})" * bool(last))
         return done
@@ -243,9 +238,10 @@ class SshHost:
         if status < 0:
             # Only this distinguishes a lost connection from a command without an exit status.
             if not transport.is_active():
+                why = f": {reason}" if (reason := transport.get_exception()) and str(reason) else ""
                 self.close()
-                raise NodeUnreachable(self.name, f"the connection broke while {step} ran")
-            status = _SIGNALLED
+                raise NodeUnreachable(self.name, f"the connection broke while {step} ran{why}")
+            status = SIGNALLED
         return Completed(status, b"", stderr.end(), stderr_left_out=stderr.left_out)
 
     def start(self, command: Sequence[str], *, timeout: float) -> Completed | None:
@@ -314,7 +310,7 @@ class SshHost:
                 "look_for_keys": False,
                 "banner_timeout": self._limit,
                 "auth_timeout": self._limit,
-                "transport_factory": _transport,
+                "transport_factory": make_transport,
             },
         )
         client = connection.client
@@ -341,49 +337,3 @@ class SshHost:
         if isinstance(answer, Exception) or not transport.is_active():
             self.close()
             raise NodeUnreachable(self.name, f"silent for {2 * timing.OPERATOR_SILENT_S:g} s")
-
-
-def _on_request(channel: paramiko.Channel, message: paramiko.Message) -> None:
-    """Handle the exit-signal request, which paramiko ignores; leave every other request to paramiko."""
-    place = message.packet.tell()
-    if message.get_text() == "exit-signal":
-        message.get_boolean()
-        with suppress(KeyError):  # a name of the system's own
-            channel.exit_status = _SIGNALLED + signal.Signals[f"SIG{message.get_text()}"]
-            channel.status_event.set()
-        return
-    message.packet.seek(place)
-    channel._handle_request(message)  # type: ignore[attr-defined]
-
-
-class _Transport(paramiko.Transport):
-    _channel_handler_table: ClassVar[dict[int, Any]] = {
-        **paramiko.Transport._channel_handler_table,  # type: ignore[attr-defined]
-        MSG_CHANNEL_REQUEST: _on_request,
-    }
-
-
-class _Prompt(socket.socket):
-    """A socket that acknowledges what it reads at once, where the system can.
-
-    After the log-in sshd sends small packets one at a time (Nagle), each when the one before is acknowledged;
-    Linux waits 40 ms with that, and a session opened without this took 45 ms instead of 2.
-    """
-
-    def recv(self, size: int, flags: int = 0, /) -> bytes:
-        data = super().recv(size, flags)
-        if sys.platform == "linux":
-            self.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
-        return data
-
-
-def _transport(sock: socket.socket, **options: Any) -> paramiko.Transport:
-    """Return a transport with one fast, strong algorithm of each kind, which every current OpenSSH has."""
-    # Otherwise each small packet waits for the answer to the one before: 40 ms a command.
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    transport = _Transport(_Prompt(fileno=sock.detach()), **options)
-    wanted = transport.get_security_options()
-    wanted.kex = ("curve25519-sha256@libssh.org",)
-    wanted.key_types = ("ssh-ed25519",)
-    wanted.ciphers = ("aes128-gcm@openssh.com", "aes128-ctr")
-    return transport

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from infra.preflight.prices import MONTH_H, usd
+from launch.moments import cell, utc
 from playbooks.cli import output
 
 if TYPE_CHECKING:
@@ -47,9 +48,8 @@ def print_plan(plan: Plan) -> None:
     output.result(f"offered there: {_offered(plan)}")
     output.result(f"image: {plan.image}: {plan.image_is}")
     if plan.ends is not None and plan.hours_left is not None:
-        until = plan.ends.strftime("%Y-%m-%d %H:%M")
         left = f"{plan.hours_left:.1f} hours left, until" if plan.hours_left > 0 else "over since"
-        output.result(f"lifetime (ranklift:ttlHours): {left} {until} UTC")
+        output.result(f"lifetime (ranklift:ttlHours): {left} {utc(plan.ends, seconds=False)}")
     for text in plan.unknowns:
         output.result(f"unknown: {text}")
     for text in plan.warnings:
@@ -127,7 +127,7 @@ def _things(found: Account) -> None:
             _kind(one),
             one.name,
             one.group,
-            one.created.strftime("%Y-%m-%d %H:%M") if one.created else "unknown",
+            cell(one.created, seconds=False) or "unknown",
             usd(one.per_hour),
             usd(one.per_month),
             _note(one),

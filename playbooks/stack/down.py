@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from invoke.context import Context
 from invoke.exceptions import Exit
@@ -18,13 +19,18 @@ _LIMIT = "30m"
 @command(
     "down",
     example="fab down --stack dev",
-    help={"yes": "remove it without asking, whatever is lost with it", "timeout": limit_help(_LIMIT)},
+    help={
+        "yes": "remove it without asking, whatever is lost with it",
+        "timeout": limit_help(_LIMIT),
+        "verbose": "print all that Pulumi prints",
+    },
 )
 def down(
     context: Context,
     stack: str | None = None,
     timeout: str = _LIMIT,
     yes: bool = False,
+    verbose: bool = False,
     json: bool = False,
     dry_run: bool = False,
 ) -> None:
@@ -33,7 +39,7 @@ def down(
     Asks first where something would be lost: jobs that run or wait, results that were never collected, as
     far as the jobs' heads know, files in jobs' working folders, whatever is on nodes that do not answer, and
     what is in the stack's own storage. Without a terminal it refuses then, with exit status 1 and one line,
-    unless --yes is given.
+    unless --yes is given; --dry-run asks the nodes and shows the losses.
 
     Runs `pulumi destroy --yes`; the stack's configuration and history stay. At the end it lists everything in
     the subscription that carries the stack's tag, also where Pulumi has lost the stack: the exit status is 1
@@ -41,11 +47,14 @@ def down(
     stack that created it), and then the keys stay too.
     """
     limit = seconds("--timeout", timeout)
-    chosen = open_from(context, stack)
+    chosen = replace(open_from(context, stack), shows_pulumi=verbose)
     arguments = ["destroy", "--yes", "--stack", chosen.name]
     if dry_run:
+        from playbooks.stack.teardown import teardown_steps
+
         kept = f"{chosen.folder}: its keys, ssh_config, inventory and notes of jobs are removed"
-        output.steps([f"pulumi {' '.join(arguments)}", kept], json=json)
+        losing = teardown_steps(chosen, yes=yes)
+        output.steps([*losing, f"pulumi {' '.join(arguments)}", kept], json=json)
         return
     from infra.arm.clients import endpoint
     from playbooks.pulumi.recover import recover

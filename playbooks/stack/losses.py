@@ -20,7 +20,8 @@ from launch.nodeset import fold
 from launch.numbers import counted
 from playbooks.cli import output
 from playbooks.cli.merged_output import grouped
-from playbooks.nodes.busy import STEP_S, collected_on, not_copied
+from playbooks.foreign_jobs import own_jobs
+from playbooks.nodes.busy import STEP_S, WORK, collected_on, not_copied
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
 
@@ -272,12 +273,14 @@ def find_losses(stack: Stack, inventory: Inventory) -> Losses:
     alive = [node for node in inventory.nodes if node.name not in unknown]
     with Cluster(inventory, stack.folder) as cluster:
         answers = fan_out_hosts(cluster.host, alive, _query, what="listing its jobs", timeout=3 * STEP_S)
+    believed = {name: answer for name, answer in answers.items() if not isinstance(answer, Exception)}
+    own = own_jobs(stack, {name: jobs for name, (jobs, _, _) in believed.items()})
     for name, answer in answers.items():
         if isinstance(answer, Exception):
             unknown[name] = str(answer).removeprefix(f"{name}: ")
             continue
         jobs, collected, found = answer
-        copied |= collected
+        copied |= {one for one in collected if one.removesuffix(WORK) in own[name]}
         for job, part in found.items():
             left.setdefault(job, []).append(part)
         unended += [job for job in jobs if not job.is_terminal]

@@ -33,6 +33,7 @@ __all__ = ["replace"]
         "yes": "replace nodes without asking, whatever is lost with them, and also where Azure refuses the "
         "report",
         "timeout": f"{LIMIT_HELP.format(CHANGE)}; of each node",
+        "verbose": "print all that Pulumi prints",
     },
     iterable=["node"],
     positional=["node"],
@@ -47,6 +48,7 @@ def replace(  # noqa: PLR0913, PLR0917
     cancel_jobs: bool = False,
     yes: bool = False,
     timeout: str | None = None,
+    verbose: bool = False,
     json: bool = False,
     dry_run: bool = False,
 ) -> None:
@@ -66,7 +68,7 @@ def replace(  # noqa: PLR0913, PLR0917
     name = _named(node or (), sick=sick)
     if report and reimage:
         raise InputError("--report", None, "is about the host, which --reimage keeps", "give one of both")
-    chosen = open_from(context, stack)
+    chosen = replace_fields(open_from(context, stack), shows_pulumi=verbose)
     way = Way(ready_limit(chosen, timeout, CHANGE), reimage, cancel_jobs, report, yes)
     if dry_run:
         output.steps(_steps(chosen, name, way), json=json)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from invoke.context import Context
 from invoke.exceptions import Exit
@@ -26,6 +27,7 @@ __all__ = ["scale"]
         "number": "number of nodes that the cluster is to have",
         "yes": "remove nodes without asking, whatever is lost with them",
         "timeout": LIMIT_HELP.format(CHANGE),
+        "verbose": "print all that Pulumi prints",
     },
     positional=["number"],
 )
@@ -35,6 +37,7 @@ def scale(
     stack: str | None = None,
     timeout: str | None = None,
     yes: bool = False,
+    verbose: bool = False,
     json: bool = False,
     dry_run: bool = False,
 ) -> None:
@@ -55,7 +58,7 @@ def scale(
 
     remedy = "give 1 or more; `fab down` removes the cluster"
     wanted = options.number("number", number, "nodes", remedy, low=1)
-    chosen = open_from(context, stack)
+    chosen = replace(open_from(context, stack), shows_pulumi=verbose)
     limit = ready_limit(chosen, timeout, CHANGE)
     parse({**chosen.settings(), COUNT: str(wanted)})
     setting = ["config", "set", COUNT, str(wanted), "--stack", chosen.name]
@@ -76,6 +79,7 @@ def _scale(stack: Stack, wanted: int, setting: list[str], deadline: float, *, ye
     from playbooks.pulumi.run import pulumi
     from playbooks.stack.converge import build, present, wanted_of
     from playbooks.stack.preflight import check_plan
+    from playbooks.stack.status import report_idle_stop
 
     recover(stack)
     if (inventory := _as_wanted(stack, wanted, deadline)) is not None:
@@ -92,7 +96,9 @@ def _scale(stack: Stack, wanted: int, setting: list[str], deadline: float, *, ye
     if wanted_of(stack) != wanted:
         pulumi(stack, setting)
     with report_half_done(f"nodes may not be ready yet: `fab wait --stack {stack.name}` waits for them"):
-        return wait_for_nodes(stack, seconds_left(deadline))
+        inventory = wait_for_nodes(stack, seconds_left(deadline))
+    report_idle_stop(stack, inventory)
+    return inventory
 
 
 def _as_wanted(stack: Stack, wanted: int, deadline: float) -> Inventory | None:

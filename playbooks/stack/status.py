@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from invoke.context import Context
@@ -18,13 +18,19 @@ from playbooks.project import Stack
 from playbooks.ssh.fanout import ask_all
 
 if TYPE_CHECKING:
+    from infra.inventory import Inventory, Node
     from infra.preflight.stale import End
     from infra.scale_plan import Drift
+    from launch.host import Host
     from launch.remote.base.health_records import Finding
 
-__all__ = ["NodeStatus", "status"]
+__all__ = ["NodeStatus", "idle_stop_lines", "idle_words", "report_idle_stop", "status"]
 
 _HOUR_S = 3600.0
+_ANSWER_S = 10.0
+"""Limit of one node's answer on how long it has been idle."""
+_WATCH = "/usr/local/lib/ranklift/watch.py"
+"""The nodes' agent, where cloud-init puts it."""
 _RANK = ("name", "state", "ssh", "id", "address", "private", "slots", "size")
 """Columns by importance: a narrow terminal gets the first that fit."""
 
@@ -57,10 +63,11 @@ class NodeStatus:
 def status(context: Context, stack: str | None = None, wide: bool = False, json: bool = False) -> None:
     """Show the nodes as Azure has them now, and whether each is ready for jobs.
 
-    With ranklift:ttlHours it prints when their time is over, with ranklift:monitor whether their metrics
-    reach Azure Monitor. The exit status is 1 when a node is not ready, when Azure has another number of nodes
-    than the stack's configuration asks for, when another resource of the stack is missing in Azure, and when
-    Azure could not be queried.
+    With ranklift:ttlHours it prints when their time is over, with ranklift:idleStopMinutes when they are
+    deleted unless a job runs, with ranklift:monitor whether their metrics reach Azure Monitor. The exit
+    status is 1 when a node is not ready, when Azure has another number of nodes than the stack's
+    configuration asks for, when another resource of the stack is missing in Azure, and when Azure could not
+    be queried.
     """
     from playbooks.nodes import vm_ops
     from playbooks.nodes.health import drain_of, fate_of, is_settled, probe, remarks, unfit
@@ -110,8 +117,11 @@ def status(context: Context, stack: str | None = None, wide: bool = False, json:
             wide=wide,
         )
     report = output.progress if json else output.result
-    is_lacking = _report_rest(chosen, answer["rest"], report)
-    for line in monitor_lines(chosen, inventory, ready):
+    is_lacking, idle_minutes = _report_rest(chosen, answer["rest"], report)
+    for line in (
+        *idle_stop_lines(chosen, inventory, ready, idle_minutes),
+        *monitor_lines(chosen, inventory, ready),
+    ):
         report(line)
     for name, error in wrong.items():
         if not isinstance(answers[name], Exception):  # those are in the table
@@ -131,23 +141,25 @@ def status(context: Context, stack: str | None = None, wide: bool = False, json:
         raise Exit(code=1)
 
 
-def _rest(stack: Stack) -> tuple[Drift | None, End | None]:
-    """Return what else Azure lacks of the stack, and when the nodes' time is over."""
-    from infra.preflight.stale import end_remembered
+def _rest(stack: Stack) -> tuple[Drift | None, End | None, float | None]:
+    """Return what else Azure lacks of the stack, when the nodes' time is over, and after how many minutes
+    without a job they are deleted."""
+    from infra.preflight.stale import end_remembered, idle_minutes_remembered
     from playbooks.pulumi.drift import find_drift
 
     state = stack.state()
-    return find_drift(stack, None, state), end_remembered(state)
+    return find_drift(stack, None, state), end_remembered(state), idle_minutes_remembered(state)
 
 
-def _report_rest(stack: Stack, found: Any, report: Callable[[str], None]) -> bool:
-    """Report when the nodes' time is over and what else is missing; return whether anything is."""
+def _report_rest(stack: Stack, found: Any, report: Callable[[str], None]) -> tuple[bool, float | None]:
+    """Report when the nodes' time is over and what else is missing; return whether anything is, and after how
+    many idle minutes nodes are deleted."""
     if isinstance(found, RankliftError):
         output.progress(f"whether Azure has the stack's other resources is unknown: {found}")
-        return True
+        return True, None
     if isinstance(found, Exception):
         raise found
-    drift, end = found
+    drift, end, idle_minutes = found
     if end is not None:
         hours = (end.at - datetime.now(UTC)).total_seconds() / _HOUR_S
         much = f"{hours:.1f} hours" if hours >= 1 else counted(round(60 * hours), "minute")
@@ -160,4 +172,72 @@ def _report_rest(stack: Stack, found: Any, report: Callable[[str], None]) -> boo
     gone = () if drift is None else drift.gone
     for name in gone:
         output.progress(f"{name}: Azure no longer has it: `fab up --stack {stack.name}` repairs that")
-    return bool(gone)
+    return bool(gone), idle_minutes
+
+
+def idle_stop_lines(
+    stack: Stack, inventory: Inventory, ready: Sequence[Node], minutes: float | None
+) -> list[str]:
+    """Return when the nodes are deleted unless a job runs, in a line; none where they are not (``minutes`` is
+    None). ``ready`` are the nodes that can be asked."""
+    if minutes is None or not inventory.nodes:
+        return []
+    from launch.remote.agent.idleness import numbers
+    from playbooks.ssh.connection import Cluster
+    from playbooks.ssh.fanout import fan_out_hosts
+
+    def query(host: Host) -> dict[str, float]:
+        return numbers(host.run(["python3", "-I", "-S", _WATCH, "idle"], timeout=_ANSWER_S).stdout)
+
+    answers: dict[str, dict[str, float]] = {node.name: {} for node in inventory.nodes}
+    with Cluster(inventory, stack.folder) as cluster:
+        found = fan_out_hosts(
+            cluster.host, ready, query, what="reading how long it has been idle", timeout=_ANSWER_S + 1
+        )
+    answers |= {name: answer for name, answer in found.items() if isinstance(answer, dict)}
+    return [idle_words(answers, minutes, datetime.now(UTC))]
+
+
+def report_idle_stop(stack: Stack, inventory: Inventory) -> None:
+    """Report when the nodes are deleted unless a job runs, after a change of the cluster by its settings."""
+    from infra.config.limits import idle_stop_minutes
+
+    key = "ranklift:idleStopMinutes"
+    value = stack.settings().get(key)
+    minutes = None if value is None else idle_stop_minutes(key, value)
+    for line in idle_stop_lines(stack, inventory, inventory.nodes, minutes):
+        output.progress(line)
+
+
+def idle_words(answers: Mapping[str, Mapping[str, float]], minutes: float, now: datetime) -> str:
+    """Return when the nodes are deleted unless a job runs, by their agents' answers.
+
+    >>> idle_words({"a": {"idle_s": 780.0, "leads": 1}}, 30, datetime(2026, 3, 1, 9, 0, tzinfo=UTC))
+    '17 minutes are left until 2026-03-01 09:17 UTC (ranklift:idleStopMinutes is 30), when the nodes are \
+deleted unless a job runs or waits'
+    """
+    from launch.nodeset import fold
+    from launch.remote.agent.idleness import idleness
+
+    setting = f"ranklift:idleStopMinutes is {minutes:g}"
+    known = [one["used_s"] for one in answers.values() if one.get("leads") and "used_s" in one]
+    wait_s, _, silent, obstacle = idleness(answers, {}, 0.0, 60 * minutes, min(known, default=None))
+    if any(one.get("idle_s") == 0 and not one.get("new") for one in answers.values()):
+        return (
+            f"a job runs or waits: the nodes are deleted {minutes:g} minutes after the last one ({setting})"
+        )
+    if len(silent) * 2 > len(answers):
+        return f"when the nodes are deleted is unknown: {obstacle} ({setting})"
+    wait_s = min(wait_s, 60 * minutes)
+    left = counted(round(wait_s / 60), "minute")
+    at = (now + timedelta(seconds=wait_s)).strftime("%Y-%m-%d %H:%M")
+    line = (
+        f"{'at least ' if silent else ''}{left} {'is' if left.startswith('1 ') else 'are'} left until "
+        f"{at} UTC ({setting}), when the nodes are deleted unless a job runs or waits"
+    )
+    if silent:
+        line += f"; no answer from {fold(silent)}, which counts as busy for as long"
+    if not any(one.get("leads") for one in answers.values()):
+        log = "`fab exec 'tail -n 5 .ranklift/agent/watch.log'`"
+        line += f"; no node has confirmed yet that it can delete them: {log} shows what the nodes do"
+    return line

@@ -7,13 +7,35 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from infra.inventory import Inventory
-from launch.errors import RankliftError, RetryError
+from launch.errors import InputError, RankliftError, RetryError
 from playbooks.project import Stack
 from playbooks.pulumi.partial import nodes_before
-from playbooks.stack.losses import Losses, agree_to_lose, agree_to_replace, find_losses, storage_that_goes
+from playbooks.stack.losses import (
+    Losses,
+    agree_to_lose,
+    agree_to_replace,
+    consent_steps,
+    find_losses,
+    storage_that_goes,
+)
 from playbooks.stack.removal import holder_name, kept_free
 
-__all__ = ["prepared_replacement", "prepared_teardown"]
+__all__ = ["prepared_replacement", "prepared_teardown", "teardown_steps"]
+
+
+def teardown_steps(stack: Stack, *, yes: bool) -> list[str]:
+    """Return what a dry run shows of :func:`prepared_teardown`: what would be lost, by the nodes as they were
+    last read from Azure."""
+    try:
+        losses = find_losses(stack, stack.saved())
+    except InputError:  # no nodes were ever read
+        losses = Losses()
+    unknown = []
+    try:
+        losses = replace(losses, storage=storage_that_goes(stack))
+    except RankliftError as error:
+        unknown = [f"whether its own storage holds data is unknown: {str(error).splitlines()[0]}"]
+    return [*unknown, *consent_steps(losses, yes=yes)]
 
 
 @contextmanager

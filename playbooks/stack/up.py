@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from invoke.context import Context
 
@@ -21,6 +22,7 @@ __all__ = ["up"]
         "yes": "remove surplus nodes, and replace all nodes if settings need it, without asking, whatever is "
         "lost with them",
         "timeout": LIMIT_HELP.format(CHANGE),
+        "verbose": "print all that Pulumi prints",
     },
 )
 def up(
@@ -28,6 +30,7 @@ def up(
     stack: str | None = None,
     timeout: str | None = None,
     yes: bool = False,
+    verbose: bool = False,
     json: bool = False,
     dry_run: bool = False,
 ) -> None:
@@ -39,7 +42,7 @@ def up(
     replace all nodes, it names the settings and what would be lost, and asks first; without a terminal it
     refuses then, with exit status 1, unless --yes is given.
     """
-    chosen = open_from(context, stack)
+    chosen = replace(open_from(context, stack), shows_pulumi=verbose)
     limit = ready_limit(chosen, timeout, CHANGE)
     chosen.settings()
     if dry_run:
@@ -48,11 +51,17 @@ def up(
         return
     from playbooks.nodes.health import wait_for_nodes
     from playbooks.stack.converge import build
+    from playbooks.stack.status import report_idle_stop
 
     deadline = time.monotonic() + limit
     with output.stdout_to_stderr(when=json):
         build(chosen, deadline, yes=yes)
         with report_half_done(f"nodes may not be ready yet: `fab wait --stack {chosen.name}` waits for them"):
             inventory = wait_for_nodes(chosen, seconds_left(deadline))
+        report_idle_stop(chosen, inventory)
+        output.progress(
+            f"next: `fab launch job.yml --stack {chosen.name}` starts a job on the nodes, "
+            f"`fab status --stack {chosen.name}` shows them"
+        )
     if json:
         output.as_json(inventory)

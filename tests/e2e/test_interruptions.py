@@ -50,7 +50,7 @@ def pulumi_of(group: int) -> int:
 
 def unchanged(workplace: Workplace, stack: str) -> bool:
     again = workplace.fab("up", "--stack", stack)
-    return re.search(r"^Resources:\n    \d+ unchanged\n", again.out, re.MULTILINE) is not None
+    return re.search(r"^Pulumi: \d+ unchanged, in ", again.err, re.MULTILINE) is not None
 
 
 def test_ctrl_c_while_nodes_are_made_ends_in_good_order_and_the_next_up_goes_on(cluster: Workplace) -> None:
@@ -66,7 +66,7 @@ def test_ctrl_c_while_nodes_are_made_ends_in_good_order_and_the_next_up_goes_on(
     assert f"`fab up --stack {stack}` continues from there, `fab down --stack {stack}` removes it\n" in shown
     assert "Traceback" not in shown
     up = cluster.fab("up", "--stack", stack)
-    assert up.err.endswith("1 of 1 nodes answer\n")
+    assert "1 of 1 nodes answer\nnext: `fab launch job.yml" in up.err
     assert cluster.fab("exec", "uname -n", "--stack", stack).out == "node000000\n"
     assert unchanged(cluster, stack)
     for _ in range(2):
@@ -94,7 +94,7 @@ def test_a_pulumi_that_was_killed_while_nodes_are_made_is_mended_by_the_next_com
     assert f"process {engine} was killed while it held the lock of stack {stack}\n" in done.err
     assert "VirtualMachineScaleSet nodes: Pulumi was killed while it was being created; removing" in done.err
     if then == "up":
-        assert done.err.endswith("1 of 1 nodes answer\n")
+        assert "1 of 1 nodes answer\nnext: `fab launch job.yml" in done.err
         assert unchanged(cluster, stack)
         cluster.fab("down", "--stack", stack)
     assert f"ranklift-{stack}" not in cluster.groups()
@@ -105,8 +105,8 @@ def test_down_after_a_half_finished_up_removes_the_half_and_may_be_repeated(clus
     cluster.configure(stack, nodeCount=NODES_LIMIT + 1)
     failed = cluster.fab("up", "--stack", stack, status=None)
     assert failed.status not in (0, None)
-    assert f"--nodes-limit = {NODES_LIMIT}: " in failed.out
-    assert "start it with a higher limit" in failed.out
+    assert f"--nodes-limit = {NODES_LIMIT}: " in failed.err
+    assert "start it with a higher limit" in failed.err
     assert f"ranklift-{stack}" in cluster.groups()
     for words in (("status",), ("wait",), ("exec", "true"), ("push",)):
         refused = cluster.fab(*words, "--stack", stack, status=2)

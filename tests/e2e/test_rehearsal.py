@@ -58,7 +58,7 @@ def test_a_second_start_is_refused_and_a_killed_rehearsal_leaves_nothing_that_ru
     assert alone.record.pid != record.pid
     assert alone.groups() == set()
     up = alone.fab("up", "--stack", "rehearsal")
-    assert "15 created" in up.out
+    assert "15 created" in up.err
     assert alone.fab("exec", "uname -n").out == "node000000\n"
 
 

@@ -1,6 +1,7 @@
 """``--dry-run``: every task that changes something has it; nothing is changed then.
 
-Nothing is connected to either, but by ``scale`` and ``replace``, which ask the nodes what would be lost.
+Nothing is connected to either, but by ``scale``, ``replace`` and ``down``, which ask the nodes what would be
+lost.
 """
 
 from __future__ import annotations

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import py_compile
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.playbooks.typed import fab, write_project
+from tests.playbooks.typed import ROOT, fab, write_project
 
 HOSTILE = "import pathlib\npathlib.Path(__file__).with_name('owned').touch()\n"
 OWN = """\
@@ -126,6 +128,58 @@ def compiled(source: Path, text: str) -> None:
     py_compile.compile(
         str(other), str(cache), doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
     )
+
+
+EDITABLE = """
+import sys
+from importlib.machinery import PathFinder
+
+class Editable:
+    def find_spec(name, path=None, target=None):
+        return PathFinder.find_spec(name, [{root!r}]) if path is None else None
+
+sys.path[:] = [entry for entry in sys.path if entry not in ("", {root!r})]
+sys.meta_path.append(Editable)
+sys.argv = ["fab", *{words!r}]
+from playbooks.start import program
+program.run()
+"""
+"""``fab`` of an editable installation: setuptools puts its finder behind the module path."""
+
+
+@pytest.mark.parametrize("words", [("status",), ("--list",), ("--complete", "--", "fab j")])
+def test_no_module_of_an_editable_installation_is_replaced(repository: Path, words: tuple[str, ...]) -> None:
+    for package in ("rehearsal", "infra", "images", "catalogue", "launch/client"):
+        (repository / package).mkdir(parents=True)
+        (repository / package / "__init__.py").write_text(
+            f"import pathlib\npathlib.Path({str(repository)!r}, 'owned').touch()\n"
+        )
+    line = EDITABLE.format(root=str(ROOT), words=words)
+    subprocess.run(
+        [sys.executable, "-c", line],
+        cwd=repository,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        check=False,
+        capture_output=True,
+        timeout=120,
+    )
+    assert not (repository / "owned").exists()
+
+
+def test_a_package_beside_the_fabfile_runs_from_its_sources(repository: Path) -> None:
+    (repository / "fabfile.py").write_text(
+        OWN.replace("import helper", "from helpers.deep import tools as helper")
+    )
+    (repository / "helpers/deep").mkdir(parents=True)
+    for package in ("helpers", "helpers/deep"):
+        (repository / package / "__init__.py").touch()
+    tools = repository / "helpers/deep/tools.py"
+    tools.write_text("WORD = 'helped'\n")
+    owned = f"{str(repository / 'owned')!r}"
+    for path in (tools, tools.with_name("__init__.py")):
+        compiled(path, HOSTILE.replace("'owned'", owned) + path.read_text())
+    assert fab(repository, "mine").stdout == "helped\n"
+    assert not (repository / "owned").exists()
 
 
 @pytest.mark.parametrize("name", ["fabfile.py", "fabfile/__init__.py", "helper.py"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from playbooks.foreign_jobs import foreign, strangers
+from playbooks.foreign_jobs import foreign, own_jobs, strangers
 from playbooks.project import Stack
 from tests.playbooks.jobs.test_tables import state
 
@@ -46,3 +46,9 @@ def test_a_note_that_is_none_counts_as_no_note(tmp_path: Path) -> None:
 def test_an_ended_job_of_another_head_is_foreign_as_well(tmp_path: Path) -> None:
     stack = noted(tmp_path, "t-1", TRUE)
     assert foreign(stack, {LIAR: ["t-1", "t-3"], TRUE: ["t-1", "t-2"]}) == {LIAR: {"t-1": TRUE}}
+
+
+def test_a_heads_own_jobs_are_those_that_no_other_one_is_known_to_have(tmp_path: Path) -> None:
+    listed = {LIAR: [ENDED, OTHER], TRUE: [ENDED]}
+    assert own_jobs(noted(tmp_path, "t-1", TRUE), listed) == {LIAR: {"t-2"}, TRUE: {"t-1"}}
+    assert own_jobs(Stack("dev", tmp_path / "empty", {}), listed) == {LIAR: {"t-2"}, TRUE: set()}

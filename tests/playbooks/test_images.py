@@ -28,6 +28,7 @@ class Project:
         self.folder, self.program = folder, folder / "images" / "build"
         self.program.mkdir(parents=True)
         (folder / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\n")
+        (self.program / "Pulumi.yaml").write_text("name: ranklift-images\nruntime: python\n")
         (self.program / "Pulumi.gpu.yaml").write_text(SETTINGS)
         (folder / "bin").mkdir()
         pulumi = folder / "bin" / "pulumi"

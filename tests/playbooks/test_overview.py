@@ -49,7 +49,7 @@ def test_a_letter_means_the_same_in_every_task() -> None:
     assert {"s", "j", "f"} <= set(meanings)
 
 
-WITHOUT_JSON = {"ssh", "data.register", "data.rm", "image.build", "metrics"}
+WITHOUT_JSON = {"init", "ssh", "data.register", "data.rm", "image.build", "metrics"}
 """Tasks that hand the terminal over, or whose one line is that it is done, like those of the rehearsal;
 metrics have Prometheus' own format."""
 

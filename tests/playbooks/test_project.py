@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from launch.errors import InputError, MissingTool, StepTimeout
-from playbooks import project
+from playbooks import project, pulumi_query
 from playbooks.project import PulumiError, Stack, find_project, open_stack
 from tests.playbooks.typed import fake_pulumi
 
@@ -148,7 +148,7 @@ def test_a_stack_that_was_renamed_is_looked_up_before_anything_else(folder: Path
 
 
 def test_a_question_has_a_time_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(project, "QUERY_S", 0.2)
+    monkeypatch.setattr(pulumi_query, "QUERY_S", 0.2)
     with pytest.raises(StepTimeout, match="pulumi: stack output did not end"):
         Stack("dev", folder, fake_pulumi(folder, "exec sleep 5")).outputs()
 

@@ -32,7 +32,8 @@ class Activity:
     """Jobs of a ``~/.ranklift``; the time of the last is kept here and, for other processes, in the agent's
     file ``agent/active``.
 
-    A time that cannot be written removes the file, and without any known time the present counts.
+    A time that cannot be written removes the file, and without any known time the present counts. The file of
+    a node that has had no job since its boot has the time of the first look, negative.
     """
 
     def __init__(self, folder: str, agent: str = "") -> None:
@@ -42,24 +43,30 @@ class Activity:
         self._last: float | None = None
         self.is_busy = False
         """Whether a job would miss this node; one that only waits for its turn would not."""
+        self.is_new = False
+        """Whether this node, by that file, has had no job since its boot."""
 
     def look(self) -> float:
         """Return the seconds since a job ran or waited here, as far as is known; 0 when one does."""
         queue, now = self._queue(), time.monotonic()
         self.is_busy = any(entry.get("slots") for entry in queue) or self._slots_are_held()
         before, self._stamp = self._stamp, self._changed()
+        self.is_new = False
         if queue or self.is_busy or before not in (None, self._stamp):
-            return self._note(now)
-        known = [since for since in (self._last, self._written(now)) if since is not None]
-        return now - max(known) if known else self._note(now)
+            return self._note(now, now)
+        written = self._written(now)
+        if written is None and self._last is None:
+            return self._note(now, -now)
+        self.is_new = written is not None and written < 0
+        return now - max(abs(since) for since in (self._last, written) if since is not None)
 
     def jobs(self) -> list[str]:
         """Return the ids of the jobs with their head here that wait or run."""
         return [entry["job"] for entry in self._queue()]
 
-    def _note(self, now: float) -> float:
+    def _note(self, now: float, entry: float) -> float:
         self._last = now
-        overwrite(self._active, now)
+        overwrite(self._active, entry)
         return 0.0
 
     def _written(self, now: float) -> float | None:
@@ -67,7 +74,7 @@ class Activity:
             since = float(_read(self._active))
         except (OSError, ValueError):
             return None
-        return since if since <= now else 0.0  # it is from before this boot
+        return since if abs(since) <= now else 0.0  # it is from before this boot
 
     def _changed(self) -> int:
         """Return when the queue last changed: a job may come and go between two looks."""

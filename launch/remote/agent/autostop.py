@@ -1,8 +1,9 @@
 """The end of a whole cluster: when its time is over, or when no job ran on it for long enough.
 
 Every node's agent, where the scale set's tags limit either, runs this now and then as ``watch.py lead
-'{"compute": {...}, "spans": {...}, "idle_s": 0, "memory": {...}, "imds": "...", "home": "..."}'``: it checks
-once and answers in JSON. A process of its own, for Python's TLS takes more memory than the agent may have.
+'{"compute": {...}, "spans": {...}, "idle_s": 0, "new": 0, "memory": {...}, "imds": "...", "home": "..."}'``:
+it checks once and answers in JSON. A process of its own, for Python's TLS takes more memory than the agent
+may have.
 
 The lowest node of the scale set leads whose agent runs and whose last check succeeded, as its file ``leads``
 says; the next one steps in where Azure refuses a node or cannot be reached from it. Others check the more
@@ -22,6 +23,7 @@ from typing import Any
 from urllib.parse import quote
 
 from launch.remote.agent.entry import WATCH
+from launch.remote.agent.idleness import idleness, numbers
 from launch.remote.agent.imds import IDLE, OK, TTL, identity, moment
 
 __all__ = [
@@ -32,7 +34,6 @@ __all__ = [
     "main",
     "members",
     "pause",
-    "quiet",
     "time_left",
 ]
 
@@ -51,7 +52,7 @@ SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "ServerAli
 agent comes with cloud-init, whose size Azure limits, and would bring that whole module along."""
 _OWN_OPTIONS = ("-F", "none", "-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes", "-T")
 """No ``~/.ssh/config``: the nodes' user could have it start programs, with the agent's rights."""
-_AT_ONCE, _LARGEST = 32, 1e15
+_AT_ONCE = 32
 _PAGE_BYTES, _ANSWER_BYTES = 16 << 20, 4096
 _FULFILLED = (OK, 201, 202, 204)
 _UNAUTHORIZED = (401, 403)
@@ -104,25 +105,6 @@ def time_left(document: Any, span: float, azure: float) -> float:
     if since is None:
         raise ValueError(f"the scale set's timeCreated is {made!r:.60}")
     return since + span - azure
-
-
-def quiet(
-    answers: dict[str, float | None], silent: dict[str, float], now: float, span: float
-) -> tuple[float, str]:
-    """Return the seconds until the next query, 0 when no job ran for ``span``; and the obstacle beside jobs.
-
-    ``answers`` are each node's seconds since it had a job, None without an answer; ``silent`` has since when
-    those have not answered, which counts as being idle after as long. A node that hears less than half of the
-    nodes may be the one that is cut off.
-    """
-    heard = [idle for idle in answers.values() if idle is not None]
-    if 2 * len(heard) < len(answers):
-        return span, f"{len(heard)} of {len(answers)} nodes answer: too few to stop the cluster"
-    unheard = sorted(name for name, idle in answers.items() if idle is None)
-    since = {**dict.fromkeys(unheard, now), **silent}
-    idles = [*heard, *(now - since[name] for name in since if name in answers)]
-    longest = max((span - idle for idle in idles), default=span)
-    return max(0.0, longest), f"no answer from {', '.join(unheard[:8])}" if unheard else ""
 
 
 class ScaleSet:
@@ -235,18 +217,14 @@ class Nodes:
         user = pwd.getpwuid(os.stat(home).st_uid).pw_name
         self._as_user = ("-i", f"{home}/.ssh/id_ed25519", "-l", user)
 
-    def idle(self, names: list[str]) -> dict[str, float | None]:
-        """Return by node the seconds since it had a job; None where its agent does not answer."""
-        return {name: _number(answer, "idle_s") for name, answer in self._ask(names, "idle").items()}
-
-    def leading(self, names: list[str]) -> bool:
-        """Return whether one of them leads; one that does not answer does not."""
-        return any(_number(answer, "leads") for answer in self._ask(names, "idle").values())
+    def answers(self, names: list[str]) -> dict[str, dict[str, float]]:
+        """Return by node :func:`launch.remote.agent.idleness.answer`; nothing where it does not answer."""
+        return {name: numbers(answer) for name, answer in self._ask(names, "idle").items()}
 
     def end_jobs(self, names: list[str], within_s: float, reason: str) -> int:
         """Request the end of all jobs with their heads there; return how many are ending."""
         answers = self._ask(names, "end", f"{within_s:g}", reason)
-        return int(sum(_number(one, "ended") or 0.0 for one in answers.values()))
+        return int(sum(numbers(one).get("ended", 0.0) for one in answers.values()))
 
     def _ask(self, names: list[str], *arguments: str) -> dict[str, bytes]:
         line = "echo; " + " ".join(map(shlex.quote, ["python3", "-I", "-S", WATCH, *arguments]))
@@ -273,23 +251,13 @@ class Nodes:
         return answers
 
 
-def _number(answer: bytes, name: str) -> float | None:
-    """Return a number of an answer, the last line; None for anything else, which a job can put in its place.
-
-    What the user's login prints comes before it (:mod:`launch.remote.login`, which no agent has)."""
-    try:
-        number = float(json.loads(answer.rstrip().rpartition(b"\n")[2])[name])
-    except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
-        return None
-    return number if abs(number) < _LARGEST else None
-
-
 def look(request: dict[str, Any], nodes: Nodes) -> dict[str, Any]:
     """Run one leader check; return the delay to the next (``next_s``), log messages by topic (``say``), state
     for the next (``memory``) and whether this node could do all that it wanted (``able``)."""
     spans: dict[str, float] = request["spans"]
     usual = max(1.0, min(LOOK_S, min(spans.values()) / 10))
-    result: dict[str, Any] = {"next_s": usual, "say": {"azure": ""}, "memory": {}, "able": False}
+    memory = {name: value for name, value in request["memory"].items() if name == "used"}
+    result: dict[str, Any] = {"next_s": usual, "say": {"azure": ""}, "memory": memory, "able": False}
     try:
         scale_set = ScaleSet(request["compute"], request["imds"], usual)
         listed = scale_set.members()
@@ -297,9 +265,10 @@ def look(request: dict[str, Any], nodes: Nodes) -> dict[str, Any]:
         place = [number for number, _ in listed].index(own)
         before = [name for _, name in listed[:place]]
         for start in range(0, len(before), _AT_ONCE):
-            if nodes.leading(before[start : start + _AT_ONCE]) and not _is_overdue(
-                request, scale_set, result
-            ):
+            answers = nodes.answers(before[start : start + _AT_ONCE]).values()
+            leaders = [one for one in answers if one.get("leads")]
+            if leaders and not _is_overdue(request, scale_set, result):
+                _remember(result, min((one["used_s"] for one in leaders if "used_s" in one), default=None))
                 result["next_s"], result["able"] = usual * (1 + place), True
                 return result
         _lead(request, scale_set, nodes, listed, place, result)
@@ -309,6 +278,12 @@ def look(request: dict[str, Any], nodes: Nodes) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError) as error:
         result["say"]["azure"] = f"Azure's answer is malformed: {error!r}"
     return result
+
+
+def _remember(result: dict[str, Any], used_s: float | None) -> None:
+    """Remember since when the cluster has had no job: the nodes that had the last ones may go."""
+    if used_s is not None:
+        result["memory"]["used"] = time.monotonic() - used_s
 
 
 def _is_overdue(request: dict[str, Any], scale_set: ScaleSet, result: dict[str, Any]) -> bool:
@@ -356,12 +331,14 @@ def _lead(
             return
         result["next_s"] = min(usual, left - warning)
     if IDLE in spans and document["sku"]["capacity"] > 0:
-        span, silent = spans[IDLE], memory.get("silent", {})
-        answers: dict[str, float | None] = {"": request["idle_s"]}
-        if request["idle_s"] >= span:  # while this node has something to do, no other counts
-            answers.update(nodes.idle(others))
-        wait, obstacle = quiet(answers, silent, now, span)
-        unheard = [name for name, idle in answers.items() if idle is None]
+        span, silent, used = spans[IDLE], memory.get("silent", {}), memory.get("used")
+        answers = {"": {"idle_s": float(request["idle_s"]), "new": float(request.get("new", False))}}
+        if request["idle_s"]:  # while this node has something to do, no other counts
+            answers.update(nodes.answers(others))
+        wait, used_s, unheard, obstacle = idleness(
+            answers, silent, now, span, None if used is None else now - used
+        )
+        _remember(result, used_s)
         result["memory"]["silent"] = {name: silent.get(name, now) for name in unheard}
         result["say"]["nodes"] = obstacle
         if not wait:
@@ -372,7 +349,9 @@ def _lead(
                 REFUSED_S,
             )
             return
-        limit = result["next_s"] if TTL in spans else LOOK_S * 10
+        limit = result["next_s"]
+        if TTL not in spans:  # while idle soon, for a node may have a job and go before the next check
+            limit *= 1 + len(listed) // _AT_ONCE if request["idle_s"] else 10
         result["next_s"] = max(1.0, min(limit, wait))
 
 

@@ -8,9 +8,9 @@ comes with each push; this comes with cloud-init and stays as it is, with the fe
 Its own files are in ``/run/ranklift``, which ``~/.ranklift/agent`` of the nodes' user leads to. An event of
 the metadata service that takes the node becomes ``notice.json`` there, which runners look for, until the
 event is over or called off; it is approved once no job needs the node. Where the scale set's tags limit the
-cluster's life or idleness, ``watch.py lead`` runs now and then; ``leads`` holds whether this node can lead.
-``watch.log`` has what was done and what could not be. :mod:`launch.remote.agent.metadata_door` answers the
-nodes' user.
+cluster's life or idleness, ``watch.py lead`` runs now and then; ``leads`` holds whether this node can lead,
+``used`` when the cluster had its last job. ``watch.log`` has what was done and what could not be.
+:mod:`launch.remote.agent.metadata_door` answers the nodes' user.
 
 No answer ends this, and none is obeyed that is not understood. Facts and their sources: docs/evictions.md.
 """
@@ -25,6 +25,7 @@ import time
 from launch.remote.agent.activity import Activity, end_jobs, keep_room, overwrite, regular, replace, sweep
 from launch.remote.agent.entry import WATCH
 from launch.remote.agent.grants import Grants
+from launch.remote.agent.idleness import FRESH_S, answer
 from launch.remote.agent.imds import OK, ask, events, moment, settings
 from launch.remote.agent.metadata_door import Door
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from launch.remote.agent.imds import Event
 
-__all__ = ["Log", "Unanswered", "Watch", "decide", "leads", "main", "patience"]
+__all__ = ["Log", "Unanswered", "Watch", "decide", "main", "patience"]
 
 AT_ONCE = ("Preempt", "Terminate")
 """Types of events that come within seconds, or that somebody waits for: jobs end as soon as one is known."""
@@ -54,8 +55,6 @@ SETTLE_S = 4.0
 LOOK_S, LOOK_LIMIT_S, FIRST_LOOK_S = 60.0, 180.0, 600.0
 """Seconds between two runs of ``watch.py lead`` when it does not say; that one may take; to the first at
 most."""
-FRESH_S = 60.0
-"""Seconds that a watch which leads is believed to after it said so; three looks where those are shorter."""
 _SPREAD = 60
 _LOG_BYTES = 256 << 10
 _REFUSED = (400, 401, 403)
@@ -167,7 +166,7 @@ class Watch:
         self.log, self._activity = Log(folder), Activity(f"{home}/.ranklift", folder)
         self._home, self._imds, self._lead = home, imds, lead or (sys.executable, "-I", "-S", WATCH, "lead")
         self._path, self._leads = f"{folder}/notice.json", f"{folder}/leads"
-        sweep(folder, "notice.json", "notice.json.reserve", "active", "leads")
+        sweep(folder, "notice.json", "notice.json.reserve", "active", "leads", "used")
         self._standing: dict[str, Any] | None = {} if os.path.exists(self._path) else None
         if self._standing is None:
             keep_room(self._path)
@@ -318,7 +317,8 @@ class Watch:
             self._hear_lead(now)
         elif self._look_at is not None and now >= self._look_at:
             request = {"compute": self._compute, "spans": self._spans, "idle_s": idle, "imds": self._imds}
-            argv = [*self._lead, json.dumps(dict(request, memory=self._memory, home=self._home))]
+            more = {"new": self._activity.is_new, "memory": self._memory, "home": self._home}
+            argv = [*self._lead, json.dumps(dict(request, **more))]
             self._pipe, writing = os.pipe()
             self._child = os.fork()
             if not self._child:
@@ -362,19 +362,12 @@ class Watch:
             for topic, words in answer["say"].items():
                 self.log.say(topic, words)
             self._is_able = answer["able"] is True
+            if "used" in self._memory:
+                overwrite(f"{self._folder}/used", float(self._memory["used"]))
         except (ValueError, KeyError, TypeError, AttributeError):
             self.log.say("lead", f"watch.py lead printed {self._said[:200]!r}")
         if self._spans and self._look_at is None:  # else they have changed meanwhile
             self._look_at = now + next_s
-
-
-def leads(folder: str) -> bool:
-    """Return whether the agent of this ``~/.ranklift`` leads by its last report, since this boot."""
-    try:
-        with open(f"{folder}/agent/leads", encoding="ascii", opener=regular) as file:
-            return 0 <= float(file.read()) - time.monotonic() <= FRESH_S + 1  # it is written rounded
-    except (OSError, ValueError):
-        return False
 
 
 def main(arguments: list[str]) -> int:
@@ -387,7 +380,7 @@ def main(arguments: list[str]) -> int:
     home = os.path.expanduser("~")
     folder = f"{home}/.ranklift"
     if arguments[:1] == ["idle"]:
-        sys.stdout.write(json.dumps({"idle_s": Activity(folder).look(), "leads": leads(folder)}))
+        sys.stdout.write(json.dumps(answer(folder)))
     elif arguments[:1] == ["end"]:
         ended = end_jobs(folder, float(arguments[1]), arguments[2])
         sys.stdout.write(json.dumps({"ended": ended}))

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from launch.code import ignore
 from launch.code.snapshot import plan_snapshot
 from launch.errors import InputError
 
@@ -159,6 +160,21 @@ def test_rules_of_all_ignore_files_have_a_limit_and_the_file_that_exceeds_it_is_
         plan_snapshot(source)
     assert caught.value.value in {f"{source}/c/.gitignore", f"{source}/a/b/.gitignore"}
     assert "name folders in it in place of files" in str(caught.value)
+
+
+def test_paths_and_patterns_that_would_take_hours_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each comparison is bounded by path and pattern; what counts is their number."""
+    folder = tmp_path / "/".join("b" * 100)
+    folder.mkdir(parents=True)
+    for number in range(100):
+        (folder / f"{number}.py").touch()
+    (tmp_path / ".gitignore").write_text("".join(f"**/b*/b*/a{number}\n" for number in range(100)))
+    plan_snapshot(tmp_path)
+    monkeypatch.setattr(ignore, "_MOST_COMPARED", 100 * 100 * 100)
+    with pytest.raises(InputError, match="compared with ignore files above 1000000 characters"):
+        plan_snapshot(tmp_path)
 
 
 ABOVE = {

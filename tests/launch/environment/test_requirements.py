@@ -178,6 +178,12 @@ def test_all_mistakes_come_at_once_and_none_shows_a_password(tmp_path: Path) -> 
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("path", ["a/" * 100_000, "a" * 256, "../" * 2000])
+def test_a_path_that_linux_cannot_have_is_refused_before_it_is_looked_up(tmp_path: Path, path: str) -> None:
+    with pytest.raises(InputError, match=r"names no path .*file name too long"):
+        made(tmp_path, f"-r {path}\n")
+
+
 def test_a_file_that_includes_itself_and_an_empty_one_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("-r b.txt\n")
     (tmp_path / "b.txt").write_text("-r a.txt\n")

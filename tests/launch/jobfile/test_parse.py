@@ -87,6 +87,13 @@ def test_paths_are_relative_to_the_file(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert good("path-on-the-nodes").inputs["images"] == Data("uri_folder", None, "/mnt/images")
 
 
+@pytest.mark.parametrize("given", ["data.csv", "file:data.csv", "file:./data.csv"])
+def test_file_without_a_slash_is_a_local_path_as_in_azure_mls_client(tmp_path: Path, given: str) -> None:
+    (tmp_path / "data.csv").touch()
+    job = read(written(tmp_path, f"command: cat a\ninputs: {{a: {{type: uri_file, path: '{given}'}}}}\n"))
+    assert job.inputs["a"] == Data("uri_file", tmp_path / "data.csv", None)
+
+
 def test_plain_inputs_are_text_as_azure_ml_makes_it() -> None:
     assert good("yaml-numbers").inputs == {
         "octal": "8",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from typing import Literal
 
 from infra.inventory import Node
 from launch.errors import NodeUnreachable
 from launch.health.bandwidth_programs import figure_of, program_of
-from launch.health.measurement import Figure
+from launch.health.measurement import Figure, NodeBandwidth
 from launch.health.search import SearchResult, search, search_all_pairs
 from launch.remote.base.health_records import Finding, Look
 from playbooks.check.heat_map import heat_map
@@ -112,3 +113,19 @@ def test_the_heat_map_has_each_measured_pair_twice_and_marks_slow_nodes() -> Non
     assert sum(title.startswith("node000003 and node000004: 41") for title in titles) == 2
     red = {one.text for one in root.iter(f"{space}text") if one.get("fill") == "#c00"}
     assert red == {ALL[3]}
+
+
+def test_an_unstable_node_is_unknown_and_the_check_does_not_pass() -> None:
+    unstable = NodeBandwidth(ALL[3], "unknown", "unstable: …", is_unstable=True)
+    found = measured(440.0)
+    report = make_report(
+        SIZE,
+        NODES,
+        {name: seen() for name in ALL},
+        {},
+        program_of(SIZE, None),
+        replace(found, nodes=(unstable,)),
+    )
+    assert (report.nodes[ALL[3]].verdict, report.nodes[ALL[3]].slow) == ("unknown", "")
+    assert report.nodes[ALL[3]].reasons == ("unstable: …",)
+    assert not report.is_healthy

@@ -317,7 +317,8 @@ def test_wrong_input_is_one_line_with_status_2_before_anything_connects(
 def test_notices_go_to_stderr_once_and_the_plan_alone_to_stdout(fab: Fab, own: Path) -> None:
     (own / "job.yml").write_text("command: hostname\ncompute: x\nqueue_settings: {}\n")
     ran = fab("launch", "job.yml", "--dry-run", "--json")
-    assert ran.stderr == "job.yml: ignored here: compute, queue_settings\n"
+    taken = "no --nodes and no resources.instance_count: the job takes 1 of 4 nodes of stack dev"
+    assert ran.stderr == f"job.yml: ignored here: compute, queue_settings\n{taken}\n"
     json.loads(ran.stdout)
 
 

@@ -98,7 +98,7 @@ def test_a_followed_job_ends_with_it(desk: Desk, capsys: pytest.CaptureFixture[s
     report_left(state, desk.inventory, cast("Any", desk), "hash")
     assert capsys.readouterr().err == words(state.job) + "\n"
     logs.logs.body(Context(), state.job, follow=True)
-    assert capsys.readouterr().err.splitlines()[-1] == words(state.job)
+    assert words(state.job) in capsys.readouterr().err.splitlines()
 
 
 def test_it_is_part_of_the_jobs_details(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
@@ -188,3 +188,50 @@ def test_a_pattern_without_effect_is_refused(
     with pytest.raises(Exit):
         collecting.collect.body(Context(), "t-1", **options)
     assert capsys.readouterr().err == f"error: {problem}\n"
+
+
+def collecting_words(job: str, what: str) -> str:
+    return f"its {what} are on the nodes: `fab collect {job} --stack dev` copies them here\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "what"),
+    [
+        ("echo up", "logs"),
+        ("echo x > outputs/model.pt", "outputs"),
+        ("echo up; mkdir outputs/a; touch outputs/a/b", "logs and outputs"),
+    ],
+)
+def test_a_job_that_succeeded_ends_with_the_command_that_collects_it(
+    desk: Desk, capsys: pytest.CaptureFixture[str], script: str, what: str
+) -> None:
+    state = desk.ended(script)
+    report_left(state, desk.inventory, cast("Any", desk), "hash", is_watched=True)
+    assert capsys.readouterr().err == collecting_words(state.job, what)
+    logs.logs.body(Context(), state.job, follow=True)
+    assert capsys.readouterr().err.endswith(collecting_words(state.job, what))
+    logs.logs.body(Context(), state.job)
+    assert "collect" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("script", ["true", "echo up; exit 3"])
+def test_a_job_without_logs_and_outputs_or_that_failed_ends_without_it(
+    desk: Desk, capsys: pytest.CaptureFixture[str], script: str
+) -> None:
+    report_left(desk.ended(script), desk.inventory, cast("Any", desk), "hash", is_watched=True)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_job_that_was_collected_ends_without_it(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    state = desk.ended("echo up")
+    collecting.collect.body(Context(), state.job)
+    capsys.readouterr()
+    report_left(state, desk.inventory, cast("Any", desk), "hash", is_watched=True)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_silent_node_keeps_it_from_nobody(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    state = desk.ended("echo up")
+    desk.silent.add("node000001")
+    report_left(state, desk.inventory, cast("Any", desk), "hash", is_watched=True)
+    assert capsys.readouterr().err.endswith("\n" + collecting_words(state.job, "logs"))

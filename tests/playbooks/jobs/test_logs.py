@@ -56,7 +56,7 @@ def head_with(monkeypatch: pytest.MonkeyPatch, folder: Path, *states: JobState) 
         patch.setattr(logs, "find_job", lambda *_: Place(node, "abc"))
         patch.setattr("playbooks.ssh.connection.Cluster", lambda *_: _Cluster())
         patch.setattr(submit, "follow", follow)
-        patch.setattr(logs, "report_left", lambda *_: None)
+        patch.setattr(logs, "report_left", lambda *_, **__: None)
         yield
 
 

@@ -32,10 +32,10 @@ LONG = f"{'x' * 40}-20260301-090507-0f3a"
 
 
 @pytest.fixture(autouse=True)
-def _utc(monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_new_york(monkeypatch: pytest.MonkeyPatch) -> None:
     import time
 
-    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
 
 

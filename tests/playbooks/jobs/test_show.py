@@ -36,7 +36,7 @@ def listed(*jobs: object, **silent: Exception) -> JobList:
 @pytest.fixture
 def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """Runs ``fab jobs --watch`` over these lists, then Ctrl-C; returns the exit status."""
-    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
     inventory = Inventory("dev", "size", "place", "me", NODES)
     monkeypatch.setattr(show, "open_from", lambda *_: Stack("dev", tmp_path, {}))
@@ -68,7 +68,7 @@ def test_without_a_terminal_each_change_is_a_line(
         listed(DONE, replace(QUEUED, state="STARTING", reason="")),
     ]
     assert watch(*lists) == 130
-    when = "2026-03-01 12:00:05"
+    when = "2026-03-01 12:00:05 UTC"
     assert capsys.readouterr() == (
         f"{when}  t-2  RUNNING\n{when}  t-3  QUEUED: waits for t-2, other on node000001\n"
         f"{when}  t-2  SUCCEEDED\n{when}  t-3  STARTING\n",

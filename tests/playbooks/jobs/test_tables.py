@@ -85,10 +85,10 @@ REPORT = JobReport(
 
 
 @pytest.fixture(autouse=True)
-def _utc(monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_new_york(monkeypatch: pytest.MonkeyPatch) -> None:
     import time
 
-    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
 
 

@@ -21,6 +21,7 @@ from launch.remote.base import frames
 from playbooks.nodes.busy import ASK_DRAIN, COLLECTED, uses
 from playbooks.project import Stack
 from playbooks.ssh import connection
+from playbooks.stack.losses import find_losses
 from tests.launch.remote.sample_records import sample_state
 
 STATE = sample_state(ranks=8)
@@ -176,3 +177,34 @@ def test_of_a_head_that_lists_another_heads_job_nothing_is_believed(
     assert found["node000000"].jobs == ()
     assert "it lists job victim, whose head is node000001" in found["node000000"].unknown
     assert found["node000002"].jobs == ("victim",)
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_another_node_cannot_mark_the_files_of_a_job_as_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, noted: bool
+) -> None:
+    """A job there writes the mark, and a record of the job so that it is listed."""
+    ended = {**STATE, "job": "victim", "state": "SUCCEEDED", "nodes": ["node000001"]}
+    there: dict[str, dict[str, Any]] = {
+        "node000000": {"jobs": [{**ended, "nodes": ["node000000"]}], "collected": b"victim\nvictim.work\n"},
+        "node000001": {"jobs": [ended], "collected": b"victim\n", "left": ["victim"]},
+        "node000002": {"jobs": [{**ended, "job": "other"}], "collected": b"victim.work\nother\n"},
+    }
+
+    @contextmanager
+    def cluster(*_: object) -> Any:
+        class Hosts:
+            def host(self, which: Node) -> Double:
+                return Double(which.name, there[which.name])
+
+        yield Hosts()
+
+    monkeypatch.setattr(connection, "Cluster", cluster)
+    stack = Stack("dev", tmp_path, {})
+    stack.jobs.mkdir(parents=True)
+    if noted:
+        (stack.jobs / "victim.json").write_text('{"head": "node000001"}')
+    inventory = Inventory("dev", "size", "place", "me", (node(0), node(1), node(2)))
+    files = LEFT.replace("000009", "000001")
+    assert uses(stack, inventory, OWN)["node000001"].left == (("victim", files),)
+    assert {job: str(left) for job, left in find_losses(stack, inventory).left.items()} == {"victim": files}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from infra.inventory import Inventory, Node
 from infra.scale_plan import Use
 from launch.errors import InputError, RetryError
 from playbooks.cli import output
+from playbooks.node_price import save_price
 from playbooks.nodes import busy
 from playbooks.nodes.choose import choose_free_nodes, choose_node, choose_nodes, freest
 from playbooks.project import Stack
@@ -132,7 +134,7 @@ def test_a_launch_asks_the_nodes_and_a_dry_run_does_not(
     monkeypatch.setattr(busy, "uses", lambda *_: pytest.fail("a node was asked"))
     for given in (None, "0,2", "any:2"):
         nodes, notices = choose_free_nodes(stack, INVENTORY, given, dry_run=True)
-        assert len(notices) == (given == "any:2")
+        assert len(notices) == (given != "0,2")
     assert [node.instance_id for node in nodes] == [0, 2]
     monkeypatch.setattr(busy, "uses", lambda *_: use(node000000=Use(("a",))))
     nodes, notices = choose_free_nodes(stack, INVENTORY, "any:2", dry_run=False)
@@ -140,3 +142,19 @@ def test_a_launch_asks_the_nodes_and_a_dry_run_does_not(
     nodes, notices = choose_free_nodes(stack, INVENTORY, "any:3", dry_run=False)
     assert [node.instance_id for node in nodes] == [0, 2, 10]
     assert notices[1] == "too few nodes are free: this job may wait for jobs on node000000"
+
+
+def test_who_names_no_nodes_is_told_how_many_a_job_takes_and_their_price(tmp_path: Path) -> None:
+    stack = Stack("dev", tmp_path, {})
+    nodes, notices = choose_free_nodes(stack, INVENTORY, None, dry_run=False)
+    assert (len(nodes), notices) == (5, ("no --nodes: the job takes all 5 nodes of stack dev",))
+    save_price(stack, "size", "place", 22.032, spot=True)
+    ((notice,), (one,)) = (
+        choose_free_nodes(stack, inventory, None, dry_run=True)[1]
+        for inventory in (INVENTORY, replace(INVENTORY, nodes=INVENTORY.nodes[:1]))
+    )
+    assert notice.startswith(
+        "no --nodes: the job takes all 5 nodes of stack dev, 110.16 USD an hour (spot; Azure Retail Prices"
+    )
+    assert one.startswith("no --nodes: the job takes 1 node of stack dev, 22.03 USD an hour (spot; ")
+    assert choose_free_nodes(stack, INVENTORY, "all", dry_run=True)[1] == ()

@@ -62,17 +62,17 @@ def test_ctrl_c_before_anything_was_begun_claims_nothing_of_azure(
     assert capfd.readouterr().err == "$ pulumi up --yes\ninterrupted before anything was changed\n"
 
 
-def test_ctrl_c_that_pulumi_reads_as_a_key_of_the_terminal_ends_alike(
+def test_an_interrupt_that_comes_to_pulumi_alone_ends_alike(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Pulumi's display takes the terminal's keys, so that no signal comes to anybody else."""
+    """A signal may come to Pulumi alone."""
     ended = {"resOpFailedEvent": {"metadata": METADATA}}
     with pytest.raises(Interrupted) as caught:
         pulumi(
             stack(tmp_path, BEGUN, CANCELLING, ended, failed("", "cancelled"), then="exit 1"), ["up", "--yes"]
         )
     assert (caught.value.code, caught.value.has_begun) == (130, True)
-    _, under_way, then = capfd.readouterr().err.splitlines()
+    *_, under_way, then = capfd.readouterr().err.splitlines()
     assert under_way.startswith("VirtualMachineScaleSet nodes: Azure has been working on it (create) for ")
     assert then.startswith(
         "interrupted; Pulumi's state has what it had begun: `fab up --stack dev` continues"

@@ -105,7 +105,8 @@ def test_a_number_that_nobody_has_here_is_no_proof(tmp_path: Path) -> None:
     ended.wait()
     shown = locked(tmp_path, ended.pid).refuses()
     assert f"no process {ended.pid} that is as old as the lock runs here" in shown
-    assert "only if no command uses the stack any more: `pulumi cancel --stack me/ranklift/dev`" in shown
+    cancel = f"`pulumi -C {tmp_path} cancel --stack me/ranklift/dev`"
+    assert f"only if no command uses the stack any more: {cancel}" in shown
 
 
 def test_a_process_that_is_younger_than_the_lock_did_not_take_it(tmp_path: Path) -> None:
@@ -150,7 +151,7 @@ def test_a_note_of_another_lock_proves_nothing(tmp_path: Path) -> None:
 
 def test_the_lock_of_another_machine_is_respected(tmp_path: Path) -> None:
     shown = locked(tmp_path, 2**22, "elsewhere").refuses()
-    assert "only if elsewhere was switched off meanwhile: `pulumi cancel" in shown
+    assert f"only if elsewhere was switched off meanwhile: `pulumi -C {tmp_path} cancel" in shown
 
 
 def test_backends_without_files_keep_no_lock_that_outlives_its_process(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_what_cannot_be_removed_from_here_is_named_with_the_remedy(
     tmp_path: Path, removed: list[tuple[str, str, str]], known: dict[str, Any], named: str
 ) -> None:
     with pytest.raises(
-        RankliftError, match=rf"{named}.*`pulumi refresh --clear-pending-creates --stack dev`"
+        RankliftError, match=rf"{named}.*`pulumi -C {tmp_path} refresh --clear-pending-creates --stack dev`"
     ):
         mended(tmp_path, known)
     assert removed == []

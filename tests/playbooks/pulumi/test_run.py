@@ -18,7 +18,7 @@ from invoke.exceptions import Exit
 from infra.arm.update_errors import Trouble
 from launch.errors import RetryError
 from playbooks.project import Stack
-from playbooks.pulumi import run
+from playbooks.pulumi import captured, run
 from playbooks.pulumi.locks import InUse
 from playbooks.pulumi.run import UpdateFailed, pulumi, retry_while_busy
 
@@ -68,17 +68,20 @@ def test_its_log_lies_in_the_project_where_a_killed_commands_is_found(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
     pulumi(stack(tmp_path, then="exit 0"), ["up", "--yes"])
-    assert list((tmp_path / ".ranklift").iterdir()) == []
+    assert [path.name for path in (tmp_path / ".ranklift").iterdir()] == ["dev"]
 
 
-def test_what_pulumi_itself_says_is_not_said_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_pulumi_itself_says_is_said_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     refusal = {
         "diagnosticEvent": {"urn": "", "severity": "error", "message": "ValueError: the program failed"}
     }
     with pytest.raises(Exit) as caught:
         pulumi(stack(tmp_path, refusal, then="exit 7"), ["up", "--yes"])
     assert caught.value.code == 7
-    assert capfd.readouterr().err == "$ pulumi up --yes\n"
+    assert capfd.readouterr().err == (
+        "$ pulumi up --yes\nerror: ValueError: the program failed\n"
+        f"all that Pulumi printed is in {tmp_path}/.ranklift/dev/pulumi.log\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,7 +97,7 @@ def test_a_pulumi_that_a_signal_ended_is_named_with_what_azure_may_continue(
     with pytest.raises(Exit) as caught:
         pulumi(stack(tmp_path, BEGUN, then=f"kill -{number} $$"), ["up", "--yes"])
     assert caught.value.code == 128 + number
-    first, second, third = capfd.readouterr().err.partition("\n")[2].splitlines(keepends=True)
+    _, first, second, third = capfd.readouterr().err.partition("\n")[2].splitlines(keepends=True)
     assert first == f"error: stack dev: {words}"
     assert second.startswith("VirtualMachineScaleSet nodes: Azure has been working on it (create) for ")
     assert second.endswith(" s, and may continue\n")
@@ -153,16 +156,16 @@ def test_of_two_commands_that_make_a_stack_the_slower_is_refused_like_any_other(
 def test_what_else_pulumi_says_is_passed_on_as_it_comes(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    made = refused(tmp_path, "Enter your passphrase: ", before="warning: old\\n")
+    made = refused(tmp_path, "error: passphrase must be set with …\n", before="warning: old\\n")
     with pytest.raises(Exit):
         pulumi(made, ["up", "--yes"])
-    assert capfd.readouterr().err == "$ pulumi up --yes\nwarning: old\nEnter your passphrase: "
+    assert capfd.readouterr().err.startswith("$ pulumi up --yes\nwarning: old\nerror: passphrase must be set")
 
 
 def test_what_pulumi_has_started_and_left_holds_nobody_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "_REST_S", 0.5)
+    monkeypatch.setattr(captured, "_REST_S", 0.5)
     began = time.monotonic()
     pulumi(stack(tmp_path, then=f"sleep 20 & echo $! > {tmp_path}/left"), ["up", "--yes"])
     os.kill(int((tmp_path / "left").read_text()), signal.SIGKILL)

@@ -323,22 +323,3 @@ def test_a_nul_byte_is_refused_before_connecting(host: SshHost) -> None:
     with pytest.raises(InputError, match="NUL"):
         host.run(["echo", "a\0b"])
     assert host._connection is None
-
-
-def test_connections_to_nodes_acknowledge_at_once_what_they_read(host: SshHost) -> None:
-    """Otherwise opening a session takes 40 ms longer than it needs."""
-    host.run(["true"], timeout=30)
-    assert isinstance(host._transport().sock, connection._Prompt)
-
-
-def test_what_is_read_is_acknowledged_at_once() -> None:
-    """Linux delays acknowledgements on a line where both ends talk; sshd waits for them."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    with listener, socket.create_connection(listener.getsockname()) as plain:
-        far, _ = listener.accept()
-        with far, connection._Prompt(fileno=plain.detach()) as near:
-            for _ in range(8):
-                near.sendall(b"?")
-                far.sendall(far.recv(1))
-                assert near.recv(1) == b"?"
-            assert near.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK) == 1

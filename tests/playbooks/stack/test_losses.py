@@ -28,7 +28,7 @@ from playbooks.project import Stack
 from playbooks.ssh import connection
 from playbooks.stack import teardown
 from playbooks.stack.losses import Losses, agree_to_lose, agree_to_replace, find_losses, storage_that_goes
-from playbooks.stack.teardown import prepared_replacement, prepared_teardown
+from playbooks.stack.teardown import prepared_replacement, prepared_teardown, teardown_steps
 from tests.launch.standin import Nodes, end_everything, shell, start, until
 
 DEV = Stack("dev", Path(), {})
@@ -353,3 +353,27 @@ class TestStorage:
         self, monkeypatch: pytest.MonkeyPatch, account: dict[str, Any], kept: str
     ) -> None:
         assert self.asked(monkeypatch, {**account, kept: True}, ["set/0"]) == ""
+
+
+def test_a_dry_run_of_a_removal_shows_what_it_would_ask_about(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = nodes.run(shell("true"))[0].job
+    monkeypatch.setattr(Stack, "saved", lambda _: inventory())
+    monkeypatch.setattr(teardown, "storage_that_goes", lambda _: "rldata")
+    lost, storage, asks = teardown_steps(DEV, yes=False)
+    assert lost.startswith(f"not collected, as far as the heads know: {job}; ")
+    assert storage.startswith("storage account rldata is deleted with its data and results")
+    assert asks == "ask first; without a terminal refuse, unless --yes is given"
+    assert teardown_steps(DEV, yes=True) == [lost, storage]
+
+
+def test_a_dry_run_of_a_removal_names_what_pulumi_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: Stack) -> str:
+        raise RetryError("Pulumi's backend does not answer\nwhy")
+
+    monkeypatch.setattr(teardown, "storage_that_goes", refused)
+    monkeypatch.setattr(Stack, "saved", lambda _: Inventory("dev", "size", "place", "me", ()))
+    assert teardown_steps(DEV, yes=False) == [
+        "whether its own storage holds data is unknown: Pulumi's backend does not answer"
+    ]

@@ -261,3 +261,63 @@ def test_another_number_than_configured_is_reported_with_both_remedies(
     stack.configuration.write_text(f"config:\n  ranklift:nodeCount: {wanted}\n")
     assert ended(json=True) == bool(words)
     assert capsys.readouterr().err == words
+
+
+# -- the idle stop
+
+
+NOW = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
+LEFT = "(ranklift:idleStopMinutes is 30), when the nodes are deleted unless a job runs or waits"
+
+
+def told(**answers: dict[str, float]) -> str:
+    return status.idle_words(answers, 30, NOW)
+
+
+def test_the_idle_stop_is_due_half_an_hour_after_the_last_job() -> None:
+    leader = {"idle_s": 780.0, "leads": 1.0, "used_s": 780.0}
+    assert told(a=leader, b={"idle_s": 1700.0}) == f"17 minutes are left until 2026-03-01 09:17 UTC {LEFT}"
+    added = told(a=leader, b={"idle_s": 5.0, "new": 1.0})
+    assert added == f"17 minutes are left until 2026-03-01 09:17 UTC {LEFT}"
+    assert told(a={"idle_s": 1740.0, "leads": 1.0}).startswith("1 minute is left until 2026-03-01 09:01 UTC")
+
+
+def test_while_a_job_runs_there_is_no_time_for_the_idle_stop() -> None:
+    after = "the nodes are deleted 30 minutes after the last one (ranklift:idleStopMinutes is 30)"
+    assert told(a={"idle_s": 780.0, "leads": 1.0}, b={"idle_s": 0.0}) == f"a job runs or waits: {after}"
+
+
+def test_a_node_that_does_not_answer_is_named_beside_the_time() -> None:
+    line = told(n0={"idle_s": 780.0, "leads": 1.0}, n1={})
+    assert line.startswith("at least 30 minutes are left until 2026-03-01 09:30 UTC")
+    assert line.endswith("; no answer from n1, which counts as busy for as long")
+    unknown = told(n0={"idle_s": 780.0, "leads": 1.0}, n1={}, n2={})
+    assert "unknown: 1 of 3 nodes answer" in unknown
+
+
+def test_a_time_that_no_node_has_confirmed_is_told_as_such() -> None:
+    assert "; no node has confirmed yet that it can delete them" in told(a={"idle_s": 780.0})
+
+
+@pytest.mark.parametrize(
+    "odd", [{"idle_s": -1e14, "leads": 1.0}, {"idle_s": 9.0, "leads": 1.0, "used_s": -1e14}]
+)
+def test_a_hostile_answer_moves_the_time_no_further_than_the_setting(odd: dict[str, float]) -> None:
+    assert told(a=odd).startswith("30 minutes are left")
+
+
+def test_the_minutes_are_those_of_the_scale_sets_tag(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = remembered(None, None)
+    state["deployment"]["resources"][1]["inputs"]["tags"]["ranklift-idle-stop-minutes"] = "30"
+    (stack.project / "state").write_text(json.dumps(state))
+    asked = list[float | None]()
+
+    def noted(_stack: Stack, _inventory: object, _ready: object, minutes: float | None) -> list[str]:
+        asked.append(minutes)
+        return []
+
+    monkeypatch.setattr(status, "idle_stop_lines", noted)
+    assert ended() == 0
+    made_before(stack, 1, None)
+    assert ended() == 0
+    assert asked == [30.0, None]

@@ -25,7 +25,6 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("words", "steps"),
     [
         (["up"], ["pulumi up --yes --stack dev", "fab wait --stack dev --timeout "]),
-        (["down"], ["pulumi destroy --yes --stack dev", ""]),
     ],
 )
 def test_a_dry_run_as_json_is_a_list_of_steps(workplace: Path, words: list[str], steps: list[str]) -> None:
@@ -39,3 +38,19 @@ def test_a_dry_run_of_a_replacement_asks_the_node_as_the_replacement_does(workpl
     ran = fab(workplace, "replace", "node000003", "--yes", "--dry-run", "--json")
     assert (ran.returncode, ran.stdout) == (1, "")
     assert "error: node000003 is not replaced\nnode000003: its use is unknown (" in ran.stderr
+
+
+def test_a_dry_run_of_a_removal_asks_the_nodes_and_names_what_is_unknown(workplace: Path) -> None:
+    ran = fab(workplace, "down", "--dry-run", "--json")
+    found = json.loads(ran.stdout)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    ((node,), (asks,)) = (
+        [line for line in found if line.startswith(words)] for words in ("node000003: ", "ask first")
+    )
+    assert node.startswith("node000003: its jobs and results are unknown: ")
+    assert found[-2:] == [
+        "pulumi destroy --yes --stack dev",
+        f"{workplace}/.ranklift/dev: its keys, ssh_config, inventory and notes of jobs are removed",
+    ]
+    assert found.index(asks) == len(found) - 3
+    assert (workplace / ".ranklift/dev/inventory.json").exists()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from launch.remote.agent import daemon as watch
+from launch.remote.agent import idleness
 from launch.remote.agent.daemon import Log, Watch
 from tests.launch.remote.agent.installed import install_agent
 from tests.launch.remote.metadata_service import MetadataService, event, log, notice
@@ -127,14 +128,14 @@ class TestSayingThatItLeads:
         self, service: MetadataService, home: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         folder = str(home / ".ranklift")
-        assert not watch.leads(folder)
+        assert not idleness.leads(folder)
         one = self.led(service, home, '"able": true')
-        assert watch.leads(folder)
+        assert idleness.leads(folder)
         now = time.monotonic()
-        monkeypatch.setattr(time, "monotonic", lambda: now + watch.FRESH_S + 1)
-        assert not watch.leads(folder)  # it has stopped
+        monkeypatch.setattr(time, "monotonic", lambda: now + idleness.FRESH_S + 1)
+        assert not idleness.leads(folder)  # it has stopped
         one.tend()
-        assert watch.leads(folder)
+        assert idleness.leads(folder)
 
     @pytest.mark.parametrize("able", ['"able": false', '"able": 1', '"x": 1'])
     def test_it_does_not_after_a_look_that_did_not(
@@ -148,7 +149,7 @@ class TestSayingThatItLeads:
     def test_one_that_a_watch_before_left_counts_no_more(self, service: MetadataService, home: Path) -> None:
         (home / ".ranklift/agent/leads").write_text(f"{time.monotonic() + 30}")
         Watch(str(home), service.url).turn()
-        assert not watch.leads(str(home / ".ranklift"))
+        assert not idleness.leads(str(home / ".ranklift"))
 
     def test_a_pause_of_the_metadata_service_stops_neither_it_nor_the_look_at_jobs(
         self, service: MetadataService, home: Path, monkeypatch: pytest.MonkeyPatch
