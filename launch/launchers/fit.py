@@ -143,13 +143,14 @@ def fitted(
     found = [*settings(command), (variables, True)]
     from_environment = _from_environment(command, [pairs for pairs, _ in found])
     _check_settings(job, [pairs for pairs, _ in found])
+    known_by_shell = {one: variables_of(command, kind, variables, by_shell=one) for one in (True, False)}
     for launch in reversed(launches(command)):  # what is added moves what follows
         read_options = _reader(launch.name)
         if read_options is None:
             if launch.is_everywhere:
                 _check_processes(job, launch)
             continue
-        known = variables_of(command, kind, variables, by_shell=launch.by_shell)
+        known = known_by_shell[launch.by_shell]
         command, words, changed = _numbered(command, launch, read_options(launch.words), known)
         notices += changed
         options = job.settled(read_options(words), known)

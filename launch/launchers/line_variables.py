@@ -37,7 +37,7 @@ _OF_THE_SHELL = frozenset(
 _SETS_ANY = re.compile(r"(?:^|[\s;&|(])(?:(?:source|eval|\.|set\s+-a|read|mapfile)(?=\s)|export\s+[\"$`])")
 """What may set variables that the line does not name."""
 _ASSIGNED = re.compile(
-    r"(?<![\w$])([A-Za-z_]\w*)(?:\[[^]]*\])?\+?=|\b(?:for|printf\s+-v|getopts\s+\S+)\s+(\w+)"
+    r"(?<![\w$])([A-Za-z_]\w*)(?:\[[^]]{0,99}\])?\+?=|\b(?:for|printf\s+-v|getopts\s+\S+)\s+(\w+)"
 )
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _EXPANDED_BY_SHELL = re.compile(r"[$`]|(?:^|[=:])~|^\w+\+=")
@@ -113,8 +113,9 @@ def variables_of(command: Command, kind: str, given: Mapping[str, str], *, by_sh
         return Variables(of_job, by_shell=False)
     text = command if isinstance(command, str) else " ".join(command)
     assigned = frozenset(name for match in _ASSIGNED.finditer(text) for name in match.groups() if name)
-    known = {name: value for name, value in given.items() if name not in assigned}
-    return Variables(of_job, known | _constants(command), assigned, bool(_SETS_ANY.search(text)))
+    known = {name: value for name, value in given.items() if name not in assigned and "$" not in value}
+    known |= _constants(command)
+    return Variables(of_job, known, assigned | given.keys(), bool(_SETS_ANY.search(text)))
 
 
 def settings(command: Command) -> Iterator[tuple[dict[str, str], bool]]:

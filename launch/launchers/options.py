@@ -97,7 +97,8 @@ def mpirun_options(words: Sequence[str]) -> Options:
 
 
 _CONFIGURED = re.compile(
-    r"""^[\s{]*["']?(num_machines|machine_rank|main_process_(?:ip|port))["']?\s*:[ \t]*["']?([^\s,"'}#]*)""",
+    r"""(?:^|[{,])[ \t]*["']?(num_machines|machine_rank|main_process_(?:ip|port))["']?\s*:"""
+    r"""[ \t]*["']?([^\s,"'}#]*)""",
     re.MULTILINE,
 )
 _SHORTEST = 2

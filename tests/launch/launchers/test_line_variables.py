@@ -133,3 +133,9 @@ def test_variables_before_a_program_are_told_from_its_arguments() -> None:
     assert rest == "python train.py E=1  'F G'"
     for line in ("python A=1", "-m x", "", "A='open", "env A=1 python"):
         assert without_assignments("line", line) == ((), line)
+
+
+def test_a_value_of_the_users_with_a_variable_in_it_is_not_known() -> None:
+    line = "torchrun --nnodes $N --node_rank $NODE_RANK --master_addr $MASTER_ADDR a.py"
+    for value in ("$AZUREML_NODE_COUNT", "$N$N"):
+        assert fitted("command", line, 2, "pytorch", {"N": value}).command == line

@@ -203,4 +203,4 @@ def test_a_config_file_for_several_nodes_is_refused_on_one() -> None:
     with pytest.raises(InputError, match="has num_machines: 2, the job has 1 node"):
         fitted("command", line, 1, "pytorch", {}, {"zero3.yaml": TWO}.get)
     assert fitted("command", line, 1, "pytorch", {}, {"zero3.yaml": ONE}.get).command == line
-    assert configured('{"num_machines": 2}') == {"num-machines": "2"}
+    assert configured('{"a": 1, "num_machines": 2}') == {"num-machines": "2"}
