@@ -23,7 +23,8 @@ _FILES = (
 )
 _SHARED = re.compile(
     r"Permission denied.*/\.ranklift/environments/|/\.ranklift/environments/.*Permission denied"
-    r"|environment location: .*/\.ranklift/environments/"
+    r"|(?:environment location: |Could not restore ').*/\.ranklift/environments/"
+    r"|^\s*`[^`\s]*/\.ranklift/environments/[^`\s]*`:?$"
 )
 """In what pip, uv and conda print where they cannot write into a job's environment."""
 _JOBS_COPY = re.compile(r".*/jobs/[^/]+/work/")

@@ -36,6 +36,7 @@ print(sys.implementation.name, version, sys.executable, os.uname().machine, libc
 """
 _STEPS = ("Resolved", "Downloading", "Building", "Prepared", "Installed", "Bytecode")
 """Beginnings of uv's lines that are worth showing."""
+_NO_INDEX = "UV_NO_INDEX"
 _NOTHING: tuple[str, ...] = ()
 _BUNDLED = """\
 import ensurepip, os, sysconfig
@@ -140,7 +141,7 @@ def _install_packages(
         build.run(
             "installing packages",
             [
-                *(uv, "pip", "install", "--python", f"{folder}/bin/python", *options),
+                *(uv, "pip", "install", "--python", f"{folder}/bin/python", *options, *_closed(env)),
                 *(word for option, file in files.items() for word in (option, f"/proc/self/fd/{file}")),
             ],
             env,
@@ -170,12 +171,19 @@ def _add_pip(uv: str, folder: str, env: Mapping[str, str], lock: int, report: Re
     argv = [uv, "pip", "install", "--python", python, "--break-system-packages", "--compile-bytecode", "pip"]
     own = {name: value for name, value in env.items() if name not in _INDEXES}
     bundled = _bundled(python)
-    offline = {**own, "UV_NO_INDEX": "1", "UV_FIND_LINKS": bundled}
+    offline = {**own, _NO_INDEX: "1", "UV_FIND_LINKS": bundled}
     for where in (*([offline] if bundled else []), env):
         with contextlib.suppress(Failed):
-            build.run("installing pip", argv, where, report, steps=_NOTHING, keep_open=[lock])
+            build.run(
+                "installing pip", [*argv, *_closed(where)], where, report, steps=_NOTHING, keep_open=[lock]
+            )
             return
     report("note: the environment has no pip: neither its Python nor the index has a wheel of it")
+
+
+def _closed(env: Mapping[str, str]) -> list[str]:
+    """Return the option for :data:`_NO_INDEX`, which uv does not read from its variables."""
+    return ["--no-index"] if _NO_INDEX in env else []
 
 
 def _bundled(python: str) -> str:
@@ -206,7 +214,7 @@ def _environment(root: str, folder: str, index: Index, sent: Sequence[str]) -> d
     if index.url:
         env["UV_DEFAULT_INDEX"] = index.url
     else:
-        env["UV_NO_INDEX"] = "1"
+        env[_NO_INDEX] = "1"
     if index.extra:
         env["UV_INDEX"] = " ".join(index.extra)
     if sent or index.find_links:  # an option would displace the variable, in which there may be a login

@@ -206,10 +206,12 @@ def test_a_line_of_endless_length_in_such_a_file_is_read_in_one_go(
     [
         "ERROR: Could not install packages due to an OSError: [Errno 13] Permission denied: "
         "'/home/azureuser/.ranklift/environments/0123/lib/python3.11/site-packages/six.py'",
+        "   ERROR: Could not restore '/home/azureuser/.ranklift/environments/0123/lib/x/' from '/tmp'",
         "  failed to create directory `/home/azureuser/.ranklift/environments/0123/lib/x`: Permission denied",
+        "         `/home/azureuser/.ranklift/environments/0123/lib/x`:",
         "  environment location: /home/azureuser/.ranklift/environments/0123",
     ],
-    ids=["pip", "uv", "conda"],
+    ids=["pip", "pip of another version", "uv", "uv, wrapped", "conda"],
 )
 def test_packages_that_a_job_could_not_install_belong_into_the_list(line: str) -> None:
     hint = (

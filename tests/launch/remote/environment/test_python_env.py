@@ -36,6 +36,23 @@ def test_the_nodes_own_folder_of_wheels_counts_beside_those_that_are_sent_along(
     assert "find-links" not in argv, "a login would stand on a command line, and uv ignore the variable"
 
 
+def test_no_index_is_asked_where_the_nodes_settings_close_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uv has no variable for that: uv 0.13 passes over UV_NO_INDEX."""
+    (tmp_path / "uv").write_text(UV)
+    (tmp_path / "uv").chmod(0o755)
+    for name, value in {"HOME": str(tmp_path), "CALLS": str(tmp_path / "calls"), "PIP_NO_INDEX": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    wanted = request("", "", kind="python")
+    wanted["requirements"] = "toolkit\n"
+    python_env.make(wanted, str(tmp_path / "made"), 2, unreported)
+    _, *installing = (tmp_path / "calls").read_text().splitlines()
+    assert len(installing) == 2, "the packages, and pip"
+    assert all("--no-index" in line for line in installing)
+
+
 def test_what_uv_says_of_a_file_without_a_name_is_said_of_the_requirements(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
