@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
+import shutil
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from launch.access import Access
 from launch.client.environments import Made, make_environment
 from launch.code.node_code import remote_id
 from launch.code.push import push
@@ -40,7 +42,7 @@ class Desk:
         self.folder = folder
         self.cluster = Cluster(folder / "nodes", size)
         make_wheel(folder / "wheels", "gadget", "1", {"gadget/__init__.py": b"ANSWER = 7\n"})
-        (folder / "wheels" / rattler_wheel().name).symlink_to(rattler_wheel())
+        shutil.copy(rattler_wheel(), folder / "wheels")
         (folder / "code").mkdir()
         (folder / "code" / "train.py").touch()
         push(plan_snapshot(folder / "code"), self.cluster.head, self.cluster.nodes, ssh=self.cluster.ssh)
@@ -53,7 +55,7 @@ class Desk:
 
     @property
     def asked(self) -> PythonEnvironment:
-        return read_conda(self.folder / "conda.yml")
+        return read_conda(self.folder / "conda.yml", Access((self.channel.folder,)))
 
     def make(self) -> Made:
         planned = {one.id: one for one in map(plan_data, (self.folder / "wheels", *self.asked.channels))}
