@@ -28,7 +28,12 @@ def pulumi_program(environment: Mapping[str, str]) -> str:
     """Return the path of Pulumi; raise :class:`~launch.errors.MissingTool` when it is not on PATH."""
     found = shutil.which("pulumi", path=environment.get("PATH"))
     if found is None:
-        raise MissingTool("pulumi", "put it on PATH, or run `make setup` in a checkout of Ranklift")
+        cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        kept = sorted((cache / "ranklift" / "pulumi").glob("*/pulumi"))  # where `make setup` keeps it
+        remedy = "or run `make setup` in a checkout of Ranklift"
+        if kept:
+            remedy = f'as by export PATH="$PATH:{kept[-1].parent}"'
+        raise MissingTool("pulumi", f"put it on PATH, {remedy}")
     return found
 
 

@@ -98,7 +98,7 @@ def value_at(settings: Mapping[str, Any], key: str, steps: Steps) -> Any:
         there: Any = dict(enumerate(value)) if isinstance(value, list) else value
         value = there.get(step) if fits else None
     if value is None:
-        raise InputError(key, _path(steps), "is not set", "`fab config` lists what is")
+        raise InputError(f"{key}{_path(steps)}", None, "is not set", "`fab config` lists what is")
     return value
 
 
@@ -184,5 +184,5 @@ def _no_container(where: str, there: Any, kind: str) -> InputError:
     return InputError(where, there, f"is not a {kind}, and a path into it would replace it", remedy)
 
 
-def _path(steps: Steps) -> str | None:
-    return "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in steps) or None
+def _path(steps: Steps) -> str:
+    return "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in steps)

@@ -234,6 +234,8 @@ class _Run:
         for name in names:
             if name not in others.names:
                 problem = "was removed from the stack, with its files of the job"
+                if self._head is not None and failed is None:
+                    problem += "; `fab logs` has what its ranks printed, as far as the head kept it"
                 self._errors[name] = NodeUnreachable(name, problem)
         there = [name for name in names if name in others.names]
         for name, error in others.visit(self._visit, there).items():

@@ -78,6 +78,8 @@ def _check_words(action: str, given: Sequence[str], *, secret: bool) -> None:
             [action.partition("=")[0], *([action.partition("=")[2]] if "=" in action else given)]
         )
         remedy = f"did you mean fab config {'set' if '=' in action or given else 'get'} {typed}?"
+        if action in ("list", "ls", "show"):
+            remedy = "`fab config` alone lists all settings"
         raise InputError("config", action, "is none of get, set and rm", remedy)
     if secret and action != "set":
         raise InputError("--secret", None, "belongs to fab config set", "leave it out")

@@ -23,6 +23,7 @@ _LIMIT = "30m"
         "yes": "remove it without asking, whatever is lost with it",
         "timeout": limit_help(_LIMIT),
         "verbose": "print all that Pulumi prints",
+        "dry-run": "print what would be done and lost, which the nodes are asked for",
     },
 )
 def down(

@@ -34,6 +34,7 @@ __all__ = ["replace"]
         "report",
         "timeout": f"{LIMIT_HELP.format(CHANGE)}; of each node",
         "verbose": "print all that Pulumi prints",
+        "dry-run": "print what would be done and lost, which the nodes are asked for",
     },
     iterable=["node"],
     positional=["node"],

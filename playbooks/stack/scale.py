@@ -28,6 +28,7 @@ __all__ = ["scale"]
         "yes": "remove nodes without asking, whatever is lost with them",
         "timeout": LIMIT_HELP.format(CHANGE),
         "verbose": "print all that Pulumi prints",
+        "dry-run": "print what would be done and lost, which the nodes are asked for",
     },
     positional=["number"],
 )

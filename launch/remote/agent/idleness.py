@@ -51,13 +51,14 @@ def idleness(
 def numbers(text: bytes) -> dict[str, float]:
     """Return the numbers of an answer, the last line; none of anything else, which a job can put there.
 
+    None is negative: the time of a job to come would hold off the cluster's stop until then.
     What the user's login prints comes before it (:mod:`launch.remote.login`, which no agent has)."""
     try:
         read = json.loads(text.rstrip().rpartition(b"\n")[2])
         found = {str(name): float(value) for name, value in read.items() if isinstance(value, (int, float))}
     except (ValueError, AttributeError, ArithmeticError, RecursionError):
         return {}
-    return {name: number for name, number in found.items() if abs(number) < _LARGEST}
+    return {name: number for name, number in found.items() if 0 <= number < _LARGEST}
 
 
 def answer(folder: str) -> dict[str, float]:

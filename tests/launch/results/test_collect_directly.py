@@ -74,7 +74,8 @@ class TestWithoutTheHead:
         others = Others([HEAD, SECOND], cluster.visit, cluster.said.append)
         report = collect(JOB, cluster.head, cluster.into, remote="hash", others=others)
         assert {name: str(error) for name, error in report.errors.items()} == {
-            THIRD: "node000002: was removed from the stack, with its files of the job",
+            THIRD: "node000002: was removed from the stack, with its files of the job; "
+            "`fab logs` has what its ranks printed, as far as the head kept it",
         }
         assert cluster.said == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from launch.remote.agent.autostop import look
-from launch.remote.agent.idleness import idleness
+from launch.remote.agent.idleness import idleness, numbers
 from tests.launch.remote.agent.test_autostop import SET, Azure, Others, lead_request
 
 SPAN = 1800.0
@@ -52,6 +53,11 @@ class TestTheClock:
         assert (stands[0], stands[3]) == (300.0, "1 of 3 nodes answer: too few to stop the cluster")
         assert idleness({"": {"idle_s": 400.0}, "a": {}}, {"a": -1e6}, 0.0, 300.0, None)[0] == 0.0
         assert idleness({"": {"idle_s": 400.0}}, {}, 0.0, 300.0, None)[0] == 0.0
+
+
+@pytest.mark.parametrize("lie", [-1.0, -9e14, -1e300, 1e15, "0", None, [0]])
+def test_a_number_that_can_be_none_of_an_agents_is_dropped(lie: object) -> None:
+    assert numbers(json.dumps({"idle_s": lie, "used_s": lie, "leads": True}).encode()) == {"leads": 1.0}
 
 
 class Joined(Others):
