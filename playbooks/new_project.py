@@ -22,6 +22,8 @@ __all__ = ["init"]
 
 _FOLDER = "cluster"
 _MOST_BYTES = 1 << 20
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+"""A folder's name, which the fabfile has in quotes; hidden ones, as `.git`, mean something to others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +134,8 @@ def _planned(repository: Path, folder: str) -> tuple[list[tuple[Path, str]], lis
     Raise :class:`~launch.errors.InputError` for each that is in the way.
     """
     given = Path(folder)
-    if given.is_absolute() or ".." in given.parts or not given.parts:
-        remedy = f"name a folder inside {repository}, like {_FOLDER}"
+    if not given.parts or not all(map(_NAME.fullmatch, given.parts)):
+        remedy = f"name a folder inside {repository}, like {_FOLDER}, of letters, digits, '-', '_' and '.'"
         raise InputError("--folder", folder, "is not a folder of the repository", remedy)
     project = repository / given
     if others := sorted(_others(project)):
@@ -151,6 +153,11 @@ def _planned(repository: Path, folder: str) -> tuple[list[tuple[Path, str]], lis
     at = {project / file.name: file for file in _FILES}
     at[(package if package.is_dir() else repository) / fabfile.name] = fabfile
     for path, file in at.items():
+        real = os.path.realpath(path)
+        if not Path(real).is_relative_to(os.path.realpath(repository)):
+            raise InputError(
+                "file", str(path), f"is {real} by a link, outside of {repository}", "remove the link"
+            )
         text = _text_of(path)
         if text is None:
             new.append((path, file.text))

@@ -23,7 +23,7 @@ from typing import Any
 
 from infra import inventory
 from launch.errors import InputError, MissingTool
-from launch.project_folder import is_project, project_around
+from launch.project_folder import DISTRUSTED, is_project, is_trusted, project_around
 from playbooks.pulumi_query import PulumiError, query
 from playbooks.selection import noted_stack
 from playbooks.settings_file import Setting, read_settings
@@ -265,7 +265,11 @@ def find_project(configured: str | None, fabfile_folder: Path | None) -> Path:
     """
     if configured:
         folder = (fabfile_folder or Path.cwd()) / Path(configured).expanduser()
-        return _checked("ranklift.project", configured, folder)
+        project = _checked("ranklift.project", configured, folder)
+        if not is_trusted(project / "Pulumi.yaml"):  # the fabfile's word, which may be a clone's
+            remedy = f"if you trust it, set RANKLIFT_PROJECT={project}"
+            raise InputError("ranklift.project", str(project / "Pulumi.yaml"), DISTRUSTED, remedy)
+        return project
     if named := os.environ.get("RANKLIFT_PROJECT"):
         return _checked("RANKLIFT_PROJECT", named, Path(named).expanduser())
     if found := project_around(start := fabfile_folder or Path.cwd()):

@@ -43,6 +43,9 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _EXPANDED_BY_SHELL = re.compile(r"[$`]|(?:^|[=:])~|^\w+\+=")
 _CONDITIONS = ("if", "[", "[[", "test", "case", "for", "while", "until", "select", "((")
 _DEEPEST = 5
+_LONGEST = 4096
+"""Characters of a text or value in which variables are replaced: no count, name or address is longer, and
+each replacement may multiply what is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,8 @@ class Variables:
         '2 3 $NODE_RANK $Y'
         """
         for _ in range(_DEEPEST if self.by_shell else 0):
+            if len(text) > _LONGEST:
+                break
             text, before = _VARIABLE.sub(self._value, text), text
             if text == before:
                 break
@@ -90,8 +95,10 @@ class Variables:
 
     def _value(self, match: re.Match[str]) -> str:
         name = match["bare"] or match["name"]
+        if len(value := self.constants.get(name, match[0])) > _LONGEST:
+            return match[0]
         if name in self.constants:
-            return self.constants[name]
+            return value
         if name in self.of_job and name not in self.assigned:
             return f"${name}" if match["else"] else match[0]
         if self._may_be_set(name) or match["else"] is None:

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from launch.moments import utc
+from launch.printable import for_stream
 from playbooks.cli import output
 from playbooks.project import PULUMI_LOG, Stack
 from playbooks.pulumi.locks import REFUSALS
@@ -85,7 +86,7 @@ class Captured:
             found = min((at for text in REFUSALS if (at := data.find(text)) >= 0), default=len(data))
             start = data.rfind(b"\n", 0, found) + 1 if found < len(data) else found
             self.has_printed |= start > 0
-            sys.stderr.buffer.write(data[:start])
+            sys.stderr.write(for_stream(data[:start].decode("utf-8", "replace"), sys.stderr))
             sys.stderr.flush()
             data = data[start:]
         self.refusal += data
@@ -96,7 +97,7 @@ def _opened(path: Path) -> int:
     with suppress(FileNotFoundError):
         if path.stat().st_size > _LOG_BYTES:
             path.replace(path.with_name(f"{path.name}.1"))
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def _pipe() -> tuple[int, int]:

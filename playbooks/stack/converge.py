@@ -26,7 +26,7 @@ from playbooks.pulumi.partial import COUNT, asking_for, nodes_before, scale_set_
 from playbooks.pulumi.pending import find_replacement
 from playbooks.pulumi.recover import recover
 from playbooks.pulumi.run import UpdateFailed, pulumi, retry_while_busy
-from playbooks.stack.losses import Losses, agree_on_nodes, refuse_more
+from playbooks.stack.losses import Losses, agree_on_nodes, agree_to_delete_storage, refuse_more
 from playbooks.stack.preflight import check_image, check_plan
 from playbooks.stack.removal import holder_name, kept_free
 from playbooks.stack.teardown import prepared_replacement
@@ -152,6 +152,7 @@ def build(
     if is_new:
         pulumi(stack, ["stack", "init", stack.name])
     else:
+        agree_to_delete_storage(stack, yes=yes)
         drift = find_settled_drift(stack, count, deadline)
         if drift is not None:
             repairs = _repairing(drift, there)

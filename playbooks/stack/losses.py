@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from infra.config.readers import KEY
 from infra.inventory import Inventory, Node
 from infra.scale_plan import DEAD, Use
 from launch.client.events import JobState
@@ -28,6 +30,7 @@ from playbooks.ssh.fanout import fan_out_hosts
 __all__ = [
     "Losses",
     "agree_on_nodes",
+    "agree_to_delete_storage",
     "agree_to_lose",
     "agree_to_replace",
     "consent_steps",
@@ -301,18 +304,51 @@ def _query(host: Host) -> tuple[Sequence[JobState], frozenset[str], Mapping[str,
     return list_every(host, remote=remote), collected_on(host), left_on(host, remote)
 
 
+def agree_to_delete_storage(stack: Stack, *, yes: bool) -> None:
+    """Ask at a terminal where changed settings have the next update delete the stack's own storage with data.
+
+    Raises as :func:`agree_to_lose`.
+    """
+    account = _own_account(stack)
+    why = "" if account is None else _deleted_by(account, stack.settings())
+    if account is None or not why or not (name := _with_data(stack, account)):
+        return
+    output.progress(
+        f"storage account {name} is deleted with its data and results, as {why}: `fab data.ls` lists "
+        f"them and `fab data.get` copies them once that is set back; {KEY}retainData keeps the account"
+    )
+    refused, question = f"stack {stack.name} is not updated", f"Delete storage account {name}?"
+    _agree(question, refused, f"storage account {name} may hold data; --yes deletes it", yes=yes)
+
+
+def _deleted_by(account: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """Return the change of settings for which an update deletes the stack's own account; "" for none."""
+    if settings.get(f"{KEY}storage") in (None, "", "none"):
+        return f"{KEY}storage is not set any more"
+    if settings.get(f"{KEY}storageAccountId"):
+        return f"{KEY}storageAccountId names another"
+    there, wanted = (
+        str(one or "").replace(" ", "").lower()
+        for one in ((account.get("outputs") or {}).get("location"), settings.get(f"{KEY}location"))
+    )
+    return f"{KEY}location changes to {wanted}" if there and wanted and there != wanted else ""
+
+
 def storage_that_goes(stack: Stack) -> str:
     """Return the name of the storage account that is removed with the stack; "" where nothing is in it.
 
     An account that does not show its containers, as to an operator without a right on them, may hold data.
     """
-    from azure.core.exceptions import AzureError, ResourceNotFoundError
+    account = _own_account(stack)
+    return "" if account is None else _with_data(stack, account)
 
-    from infra.arm.clients import blob_service
+
+def _own_account(stack: Stack) -> Mapping[str, Any] | None:
+    """Return the resource of the stack's own account that is removed with it; None without one."""
     from infra.arm.pulumi_state import resource_name, resources
-    from infra.naming import BLOBS, CONTAINERS
+    from infra.naming import BLOBS
 
-    account = next(
+    return next(
         (
             one
             for one in resources(stack.state())
@@ -321,8 +357,15 @@ def storage_that_goes(stack: Stack) -> str:
         ),
         None,
     )
-    if account is None:
-        return ""
+
+
+def _with_data(stack: Stack, account: Mapping[str, Any]) -> str:
+    """Return the account's name; "" where nothing is in it."""
+    from azure.core.exceptions import AzureError, ResourceNotFoundError
+
+    from infra.arm.clients import blob_service
+    from infra.naming import CONTAINERS
+
     name = str(account["id"]).rpartition("/")[2]
     limits = {"connection_timeout": _STORAGE_S, "read_timeout": _STORAGE_S, "retry_total": 0}
     try:

@@ -84,6 +84,7 @@ def replace_one(stack: Stack, node: str, way: Way) -> Replaced:
     from playbooks.pulumi.pending import refuse_replacement
     from playbooks.pulumi.recover import recover
     from playbooks.stack.converge import build
+    from playbooks.stack.losses import agree_to_delete_storage
     from playbooks.stack.preflight import check_image
 
     # A node that an earlier try has removed is only in the saved inventory.
@@ -95,6 +96,7 @@ def replace_one(stack: Stack, node: str, way: Way) -> Replaced:
     rest = _without(inventory, sick)
     if not (way.reimage and is_there):
         refuse_replacement(stack)
+        agree_to_delete_storage(stack, yes=way.yes)
         check_image(stack)
     if way.agreed is None and is_there and sick.state != "deleting":
         way = dataclasses.replace(way, agreed=_consent(stack, inventory, sick, way))

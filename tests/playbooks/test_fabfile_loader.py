@@ -116,6 +116,14 @@ def test_a_project_that_another_user_may_have_put_above_is_not_taken(shared: Pat
     ran = fab(shared / "mine", "ssh", "--node", "0", "--stack", "dev")
     assert ran.returncode == 2
     assert f"project = '{shared}/Pulumi.yaml': it, or its folder, belongs to another user" in ran.stderr
+    (shared / "mine/fabfile.py").write_text(
+        f"from playbooks import ns\nns.configure({{'ranklift': {{'project': {str(shared)!r}}}}})\n"
+    )
+    ran = fab(shared / "mine", "jobs")
+    assert (
+        f"ranklift.project = '{shared}/Pulumi.yaml': it, or its folder, belongs to another user" in ran.stderr
+    )
+    (shared / "mine/fabfile.py").write_text("from playbooks import ns\n")
     named = fab(shared / "mine", "jobs", env={"RANKLIFT_PROJECT": str(shared)})
     assert "belongs to another user" not in named.stderr
 

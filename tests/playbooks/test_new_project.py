@@ -102,11 +102,24 @@ def test_a_folder_of_other_files_is_left_alone_and_another_can_be_named(own: Pat
     assert '"project": "ops/azure"' in (own / "fabfile.py").read_text()
 
 
-@pytest.mark.parametrize("folder", ["", ".", "..", "/tmp/x", "a/../../b"])
+@pytest.mark.parametrize("folder", ["", ".", "..", "/tmp/x", "a/../../b", ".git/x", 'a"b', "-x", "a b"])
 def test_a_folder_outside_of_the_repository_is_refused(own: Path, folder: str) -> None:
     ran = fab(own, "init", "--folder", folder)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert "--folder = " in ran.stderr
+
+
+@pytest.mark.parametrize("link", ["cluster", "cluster/images", "fabfile"])
+def test_nothing_is_written_outside_through_the_repositorys_links(
+    own: Path, tmp_path_factory: pytest.TempPathFactory, link: str
+) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    (own / link).parent.mkdir(exist_ok=True)
+    (own / link).symlink_to(outside)
+    ran = fab(own, "init")
+    assert ran.returncode == 2
+    assert f"by a link, outside of {own}" in ran.stderr
+    assert [*outside.iterdir()] == []
 
 
 def test_what_is_in_the_way_is_named(own: Path) -> None:

@@ -336,7 +336,7 @@ def _lead(
         if request["idle_s"]:  # while this node has something to do, no other counts
             answers.update(nodes.answers(others))
         wait, used_s, unheard, obstacle = idleness(
-            answers, silent, now, span, None if used is None else now - used
+            answers, silent, now, span, None if used is None else max(0.0, now - used)
         )
         _remember(result, used_s)
         result["memory"]["silent"] = {name: silent.get(name, now) for name in unheard}

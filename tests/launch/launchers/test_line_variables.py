@@ -6,7 +6,7 @@ import pytest
 
 from launch.errors import InputError
 from launch.launchers.fit import fitted
-from launch.launchers.line_variables import without_assignments
+from launch.launchers.line_variables import Variables, without_assignments
 
 REST = "--nnodes=$WORLD_SIZE --master_addr $MASTER_ADDR a.py"
 
@@ -139,3 +139,13 @@ def test_a_value_of_the_users_with_a_variable_in_it_is_not_known() -> None:
     line = "torchrun --nnodes $N --node_rank $NODE_RANK --master_addr $MASTER_ADDR a.py"
     for value in ("$AZUREML_NODE_COUNT", "$N$N"):
         assert fitted("command", line, 2, "pytorch", {"N": value}).command == line
+
+
+@pytest.mark.parametrize(
+    "constants",
+    [{f"A{n}": f"$A{n + 1}" * 60 for n in range(6)}, {"A0": "x" * 100_000}],
+    ids=["nested", "long"],
+)
+def test_values_that_multiply_are_left_as_they_are(constants: dict[str, str]) -> None:
+    found = Variables(frozenset(), constants).resolved("$A0" * 1000)
+    assert len(found) < 1_000_000

@@ -54,6 +54,7 @@ class Cluster:
         self.done: list[str] = []
         self.nodes = tuple(Node(f"n{i}", i, "", "", 0, 8, "running") for i in range(4))
         monkeypatch.setattr(Stack, "outputs", lambda _: Mock())
+        monkeypatch.setattr(Stack, "state", lambda _: {})
         monkeypatch.setattr(vm_ops, "refresh", lambda *_: Inventory("dev", "size", "place", "me", self.nodes))
         monkeypatch.setattr(converge, "uses", self.uses)
         monkeypatch.setattr(converge, "kept_free", self.kept_free)
@@ -284,6 +285,7 @@ class Update:
         monkeypatch.setattr(Stack, "exists", lambda _: True)
         for name in ("recover", "check_plan", "check_image"):
             monkeypatch.setattr(converge, name, lambda _, name=name: self.step(name))
+        monkeypatch.setattr(converge, "agree_to_delete_storage", self.agree_to_delete_storage)
         monkeypatch.setattr(converge, "find_settled_drift", lambda *_: self.drift)
         monkeypatch.setattr(
             converge, "nodes_before", lambda _: Inventory("dev", "size", "place", "me", self.nodes)
@@ -292,6 +294,10 @@ class Update:
         monkeypatch.setattr(converge, "prepared_replacement", self.prepared_replacement)
         monkeypatch.setattr(converge, "scale_set_guid", lambda _: "first")
         monkeypatch.setattr(converge, "pulumi", lambda _, words, **__: self.step(" ".join(words)))
+
+    def agree_to_delete_storage(self, _: Stack, *, yes: bool) -> None:
+        if "storage" in self.refused and not yes:
+            raise self.refused["storage"]
 
     def step(self, name: str) -> None:
         self.done.append(name)
@@ -337,6 +343,14 @@ def test_without_consent_or_the_image_nothing_is_changed(update: Update, by: str
     with pytest.raises(RankliftError, match="no"):
         update.up()
     assert update.done[-1] == by
+
+
+def test_without_consent_to_the_end_of_its_storage_nothing_is_changed(update: Update) -> None:
+    update.refused["storage"] = RankliftError("may hold data")
+    with pytest.raises(RankliftError, match="may hold data"):
+        update.up()
+    assert update.done == ["recover", "check_plan"]
+    assert "up --yes --skip-preview --stack dev" in update.up(yes=True)
 
 
 def test_an_up_that_keeps_its_nodes_asks_nothing_and_has_one_preview(update: Update) -> None:

@@ -14,20 +14,23 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 
-from infra.arm import clients
 from infra.inventory import Inventory, Node
 from launch.client.events import JobState
 from launch.client.left_files import LeftFiles
-from launch.errors import InputError, NodeUnreachable, RankliftError, RetryError
+from launch.errors import NodeUnreachable, RankliftError, RetryError
 from launch.host import Host
 from launch.results.download import CollectReport, NodeFiles
 from playbooks.jobs.collect import noted
 from playbooks.project import Stack
 from playbooks.ssh import connection
 from playbooks.stack import teardown
-from playbooks.stack.losses import Losses, agree_to_lose, agree_to_replace, find_losses, storage_that_goes
+from playbooks.stack.losses import (
+    Losses,
+    agree_to_lose,
+    agree_to_replace,
+    find_losses,
+)
 from playbooks.stack.teardown import prepared_replacement, prepared_teardown, teardown_steps
 from tests.launch.standin import Nodes, end_everything, shell, start, until
 
@@ -306,53 +309,6 @@ class TestGivingUp:
         monkeypatch.setattr(sys.stdin, "isatty", lambda: False)
         with pytest.raises(RankliftError, match="--yes removes it"), prepared_teardown(DEV, 60, yes=False):
             pytest.fail("it was removed")
-
-
-class TestStorage:
-    """The account that goes with the stack is named where it holds anything, or does not show what."""
-
-    @pytest.fixture
-    def account(self) -> dict[str, Any]:
-        group = "/subscriptions/s-1/resourceGroups/g/providers"
-        return {
-            "urn": "urn:pulumi:dev::ranklift::x$azure-native:storage:StorageAccount::storage",
-            "id": f"{group}/Microsoft.Storage/storageAccounts/mine",
-            "type": "azure-native:storage:StorageAccount",
-        }
-
-    def asked(self, monkeypatch: pytest.MonkeyPatch, account: dict[str, Any], listed: object) -> str:
-        def blobs(**_: object) -> list[str]:
-            if isinstance(listed, Exception):
-                raise listed
-            assert isinstance(listed, list)
-            return listed
-
-        service = Mock()
-        service.get_container_client.return_value.list_blobs = blobs
-        monkeypatch.setattr(clients, "blob_service", lambda *_, **__: service)
-        monkeypatch.setattr(Stack, "state", lambda _: {"deployment": {"resources": [account]}})
-        return storage_that_goes(DEV)
-
-    @pytest.mark.parametrize(
-        ("listed", "named"),
-        [
-            (["set/0"], "mine"),
-            ([], ""),
-            (HttpResponseError("AuthorizationPermissionMismatch"), "mine"),
-            (ResourceNotFoundError("ContainerNotFound"), ""),
-            (InputError("storage", None, "the rehearsal has no blobs", ""), ""),
-        ],
-    )
-    def test_it_is_named_unless_nothing_is_in_it(
-        self, monkeypatch: pytest.MonkeyPatch, account: dict[str, Any], listed: object, named: str
-    ) -> None:
-        assert self.asked(monkeypatch, account, listed) == named
-
-    @pytest.mark.parametrize("kept", ["external", "retainOnDelete"])
-    def test_an_account_that_stays_is_none(
-        self, monkeypatch: pytest.MonkeyPatch, account: dict[str, Any], kept: str
-    ) -> None:
-        assert self.asked(monkeypatch, {**account, kept: True}, ["set/0"]) == ""
 
 
 def test_a_dry_run_of_a_removal_shows_what_it_would_ask_about(

@@ -64,6 +64,7 @@ class Cluster:
         monkeypatch.setattr(cancel, "format_cancelled", str)
         monkeypatch.setattr(Stack, "saved", lambda _: self.inventory(self.saved))
         monkeypatch.setattr(Stack, "outputs", lambda _: Mock())
+        monkeypatch.setattr(Stack, "state", lambda _: {})
         monkeypatch.setattr(vm_ops, "refresh", lambda *_: self.inventory(self.nodes))
         monkeypatch.setattr(vm_ops, "delete", self.delete)
         monkeypatch.setattr(push, "invalidate_copies", lambda *_: None)

@@ -8,15 +8,13 @@ from pathlib import Path
 import pytest
 
 from launch.client.events import JobState
-from launch.errors import NodeUnreachable
 from launch.results.download import CollectReport, NodeFiles
 from playbooks.check.first_day_report import summary
 from playbooks.cli import output
 from playbooks.jobs.cancel import Cancelled, format_cancelled
 from playbooks.jobs.collect import format_report, remarks
-from playbooks.jobs.printer import end_as
 from playbooks.stack.losses import Losses
-from tests.playbooks.jobs.test_tables import FAILED, QUEUED, state
+from tests.playbooks.jobs.test_tables import QUEUED, state
 from tests.playbooks.nodes.test_first_day import made
 from tests.playbooks.screen import hold, screen
 from tests.playbooks.stack.test_scale import Cluster
@@ -39,11 +37,6 @@ def print_summaries(cluster: Cluster) -> None:
     output.result(format_report(report))
     for line in remarks(report):
         output.progress(line)
-    try:
-        end_as(FAILED)  # as `fab wait JOB` ends
-    except Exception as error:  # noqa: BLE001
-        output.error(error)
-    output.error(NodeUnreachable("node000001", "refused"))
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])
