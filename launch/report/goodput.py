@@ -24,7 +24,7 @@ __all__ = ["NO_EPOCH", "NO_SAMPLES", "NO_STEP", "ONE_STEP", "Goodput", "LostWork
 
 NO_SAMPLES = "nothing was sampled"
 NO_STEP = "no metric `step`"
-ONE_STEP = "the metric `step` does not grow"
+ONE_STEP = "the samples have one value alone of the metric `step`"
 NO_EPOCH = "steps begin again in each epoch, and no metric `epoch` says where a restart went on"
 
 

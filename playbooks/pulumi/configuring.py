@@ -143,7 +143,10 @@ def _change(stack: Stack, words: Sequence[str], value: str | None) -> None:
         if error.key != "stack":
             raise
         rehearsed = 'eval "$(fab rehearsal.env)"; ' if stack.is_rehearsed else ""
-        remedy = f"{stack.meant}make it first: `{rehearsed}{stack.pulumi_command} stack init {stack.name}`"
+        make = f"`{rehearsed}{stack.pulumi_command} stack init {stack.name}`"
+        remedy = (
+            f"{stack.meant}make it first: {make}; `{stack.update_command}` makes one with its file's settings"
+        )
         raise InputError("stack", stack.name, "Pulumi has no such stack", remedy) from None
 
 
