@@ -199,4 +199,4 @@ def test_records_that_vanish_end_it_with_an_error_after_the_screen(head: StandIn
         head.clear()
         assert terminal.wait() == 2
         assert not terminal.shown.in_alternate
-        assert f"no job {JOB} on this head" in " ".join(terminal.text.split("\n"))
+        assert f"no job {JOB} on this head" in " ".join(terminal.text.split())
