@@ -216,6 +216,7 @@ def idle_words(answers: Mapping[str, Mapping[str, float]], minutes: float, now: 
     '17 minutes are left until 2026-03-01 09:17 UTC (ranklift:idleStopMinutes is 30), when the nodes are \
 deleted unless a job runs or waits'
     """
+    from launch.moments import utc
     from launch.nodeset import fold
     from launch.remote.agent.idleness import idleness
 
@@ -230,10 +231,10 @@ deleted unless a job runs or waits'
         return f"when the nodes are deleted is unknown: {obstacle} ({setting})"
     wait_s = min(wait_s, 60 * minutes)
     left = counted(round(wait_s / 60), "minute")
-    at = (now + timedelta(seconds=wait_s)).strftime("%Y-%m-%d %H:%M")
+    at = utc(now + timedelta(seconds=wait_s), seconds=False)
     line = (
         f"{'at least ' if silent else ''}{left} {'is' if left.startswith('1 ') else 'are'} left until "
-        f"{at} UTC ({setting}), when the nodes are deleted unless a job runs or waits"
+        f"{at} ({setting}), when the nodes are deleted unless a job runs or waits"
     )
     if silent:
         line += f"; no answer from {fold(silent)}, which counts as busy for as long"

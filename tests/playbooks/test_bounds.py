@@ -77,6 +77,8 @@ TEXTS = {
         "fill",
         "allow_path",
         "reason",
+        "words",
+        "folder",
         "match",
         "tag",
     ),

@@ -100,7 +100,8 @@ def make(request: EnvironmentRequest, folder: str, lock: int, report: Report) ->
         _make_venv(uv(), request["python"], folder, env, lock, report)
     if request["requirements"]:
         _install_packages(uv(), request, folder, env, lock, report)
-    _add_pip(uv(), folder, env, lock, report)
+    if not request["conda"] or request["requirements"]:  # else there may be no uv, which is not needed
+        _add_pip(uv(), folder, env, lock, report)
     if request["conda"]:
         finish_conda(folder, [lock], report)
 
