@@ -25,8 +25,7 @@ _NEVER = -1
 
 def write(new: str, path: str) -> None:
     """Write the record of the finished copy ``new`` to ``path``, once its file system's clock advanced."""
-    inodes = _inodes(new)
-    last = os.stat(new).st_ctime_ns
+    inodes, last = _inodes(new)
     until = time.monotonic() + _CLOCK_S
     while True:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -43,18 +42,21 @@ def write(new: str, path: str) -> None:
         time.sleep(0.001)
 
 
-def _inodes(root: str) -> dict[str, int]:
-    """Return the inodes of a folder and of every entry below it, by path relative to the folder."""
-    inodes = {"": os.stat(root).st_ino}
+def _inodes(root: str) -> tuple[dict[str, int], int]:
+    """Return the inodes of a folder and of every entry below it, by path relative to the folder; and the
+    latest of their change times."""
+    top = os.stat(root)
+    inodes, last = {"": top.st_ino}, top.st_ctime_ns
     folders = [""]
     for folder in folders:  # grows in the loop
         with os.scandir(root + folder) as entries:
             for entry in entries:
                 name = f"{folder}/{entry.name}"
-                inodes[name] = entry.stat(follow_symlinks=False).st_ino
+                found = entry.stat(follow_symlinks=False)
+                inodes[name], last = found.st_ino, max(last, found.st_ctime_ns)
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(name)
-    return inodes
+    return inodes, last
 
 
 def read(path: str) -> tuple[int, dict[str, int]]:

@@ -361,3 +361,16 @@ def test_a_node_gives_signs_of_life_while_it_lists_its_files(outputs: Path, stor
     kinds = [json.loads(line)["t"] for line in done.stdout.splitlines()]
     assert kinds.index("progress") < kinds.index("files") < kinds.index("listed")
     assert done.returncode == 1  # nobody said which files another node has
+
+
+def test_a_copy_that_is_younger_than_its_working_folder_is_no_output(tmp_path: Path) -> None:
+    """A slow copy takes longer than a tick of the file system's clock."""
+    work = tmp_path / "work"
+    pushed = work / "outputs" / "pushed"
+    pushed.parent.mkdir(parents=True)
+    while not pushed.exists() or pushed.stat().st_ctime_ns <= work.stat().st_ctime_ns:
+        pushed.touch()
+    copy_record.write(str(work), str(tmp_path / "copied"))
+    (tmp_path / "outputs").symlink_to("work/outputs")
+    found, _ = local_files(str(tmp_path), [{"name": "", "url": "https://h/results/x"}])  # type: ignore[list-item]
+    assert found == []
