@@ -372,5 +372,5 @@ def test_a_copy_that_is_younger_than_its_working_folder_is_no_output(tmp_path: P
         pushed.touch()
     copy_record.write(str(work), str(tmp_path / "copied"))
     (tmp_path / "outputs").symlink_to("work/outputs")
-    found, _ = local_files(str(tmp_path), [{"name": "", "url": "https://h/results/x"}])  # type: ignore[list-item]
+    found, _ = local_files(str(tmp_path), [{"name": "", "url": "https://h/results/x"}])
     assert found == []
