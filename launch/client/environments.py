@@ -27,6 +27,7 @@ from launch.remote.environment.request import (
     MadeEnvironment,
     SendingCall,
     SentEnvironment,
+    Spread,
     StoredEnvironment,
 )
 
@@ -159,12 +160,9 @@ def make_environment(
     """
     whole: EnvironmentCall = {
         **request,
-        "nodes": [(node.name, node.private_ip) for node in nodes],
+        **_spread_by(ssh),
+        "nodes": _addresses(nodes),
         "may_make": fetch is None,
-        "ssh": list(ssh),
-        "fanout": FANOUT,
-        "silence": timing.PUSH_SILENT_S,
-        "credential": make_credential(),
     }
     answer = _call(whole, head, remote, show)
     if answer["t"] == "absent" and fetch is not None:
@@ -224,12 +222,9 @@ def send_to(
     :func:`make_environment`.
     """
     call: SendingCall = {
+        **_spread_by(ssh),
+        "nodes": _addresses((its, head)),
         "sends": environment,
-        "nodes": [(node.name, node.private_ip) for node in (its, head)],
-        "ssh": list(ssh),
-        "fanout": FANOUT,
-        "silence": timing.PUSH_SILENT_S,
-        "credential": make_credential(),
     }
     answer = _call(call, holder, remote, show)
     if answer["t"] == "failed":
@@ -238,6 +233,19 @@ def send_to(
         raise GiveUpError(f"{holder.name}: it did not say whether it sent environment {environment}")
     if any(results := node_results((its.name, head.name), answer["nodes"]).values()):
         raise GiveUpError(f"{holder.name}: {next(filter(None, results))}")
+
+
+def _addresses(nodes: Sequence[Address]) -> list[tuple[str, str]]:
+    return [(node.name, node.private_ip) for node in nodes]
+
+
+def _spread_by(ssh: Sequence[str]) -> Spread:
+    return {
+        "ssh": list(ssh),
+        "fanout": FANOUT,
+        "silence": timing.PUSH_SILENT_S,
+        "credential": make_credential(),
+    }
 
 
 def _call(request: EnvironmentCall | SendingCall, head: Host, remote: str, show: Show) -> _Answer:

@@ -140,10 +140,13 @@ def fitted(
     """
     job = _Job(key, nodes, kind)
     notices: list[str] = []
-    found = [*settings(command), (variables, True)]
-    from_environment = _from_environment(command, [pairs for pairs, _ in found])
-    _check_settings(job, [pairs for pairs, _ in found])
-    known_by_shell = {one: variables_of(command, kind, variables, by_shell=one) for one in (True, False)}
+    found = [*settings(command)]
+    all_set = [*(pairs for pairs, _ in found), variables]
+    from_environment = _from_environment(command, all_set)
+    _check_settings(job, all_set)
+    known_by_shell = {
+        one: variables_of(command, kind, variables, found, by_shell=one) for one in (True, False)
+    }
     for launch in reversed(launches(command)):  # what is added moves what follows
         read_options = _reader(launch.name)
         if read_options is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import dropwhile, takewhile
@@ -110,10 +110,18 @@ class Variables:
         return known or name in _OF_THE_SHELL or (self.is_any_set and name not in _OF_RANKS)
 
 
-def variables_of(command: Command, kind: str, given: Mapping[str, str], *, by_shell: bool) -> Variables:
+def variables_of(
+    command: Command,
+    kind: str,
+    given: Mapping[str, str],
+    found: Iterable[tuple[Mapping[str, str], bool]],
+    *,
+    by_shell: bool,
+) -> Variables:
     """Return the variables that a launcher's options may name in a command.
 
-    ``given`` are the user's. Without a shell only the job's own are replaced.
+    ``given`` are the user's, ``found`` the command's :func:`settings`. Without a shell only the job's own are
+    replaced.
     """
     of_job = frozenset(EXPANDED) - (_OF_RANKS if kind == PyTorch.name else frozenset())
     if not by_shell:
@@ -121,7 +129,7 @@ def variables_of(command: Command, kind: str, given: Mapping[str, str], *, by_sh
     text = command if isinstance(command, str) else " ".join(command)
     assigned = frozenset(name for match in _ASSIGNED.finditer(text) for name in match.groups() if name)
     known = {name: value for name, value in given.items() if name not in assigned and "$" not in value}
-    known |= _constants(command)
+    known |= _constants(found)
     return Variables(of_job, known, assigned | given.keys(), bool(_SETS_ANY.search(text)))
 
 
@@ -146,13 +154,13 @@ def settings(command: Command) -> Iterator[tuple[dict[str, str], bool]]:
             yield {pair[1]: pair[2] for pair in pairs}, len(pairs) == len(own)
 
 
-def _constants(command: Command) -> dict[str, str]:
-    """Return what a command sets variables to for all that follows, where it does so once.
+def _constants(found: Iterable[tuple[Mapping[str, str], bool]]) -> dict[str, str]:
+    """Return what a command's settings set variables to for all that follows, where it does so once.
 
-    >>> _constants("export A=1 && B=$HOME; C=2 python train.py; D=1; D=2")
+    >>> _constants(settings("export A=1 && B=$HOME; C=2 python train.py; D=1; D=2"))
     {'A': '1'}
     """
-    pairs = [pair for pairs, is_all in settings(command) if is_all for pair in pairs.items()]
+    pairs = [pair for pairs, is_all in found if is_all for pair in pairs.items()]
     count = Counter(name for name, _ in pairs)
     return {name: value for name, value in pairs if count[name] == 1 and not re.search(r"[$`~]", value)}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from infra.inventory import Inventory
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from launch.client.left_files import LeftFiles
     from launch.host import Host
 
-__all__ = ["ASK_DRAIN", "COLLECTED", "STEP_S", "WORK", "collected_on", "not_copied", "uses"]
+__all__ = ["ASK_DRAIN", "COLLECTED", "STEP_S", "WORK", "collected_on", "copied_marks", "not_copied", "uses"]
 
 STEP_S = 20.0
 """Limit of one node's answer to one query."""
@@ -62,17 +62,17 @@ def uses(stack: Stack, inventory: Inventory, holder: str = "") -> dict[str, Use]
     removals: dict[str, str] = {}
     left: dict[str, Mapping[str, LeftFiles]] = {}
     unended: set[str] = set()
-    copied: set[str] = set()
     believed = {name: answer for name, answer in answers.items() if not isinstance(answer, Exception)}
     listed = {name: answer.jobs for name, answer in believed.items()}
-    foreign, own = strangers(stack, listed), own_jobs(stack, listed)
+    foreign = strangers(stack, listed)
+    told = {name: answer.collected for name, answer in believed.items() if name not in foreign}
+    copied = copied_marks(stack, listed, told)
     for name, answer in answers.items():
         if isinstance(answer, Exception) or name in foreign:
             unknown[name] = foreign.get(name) or str(answer).removeprefix(f"{name}: ")
             continue
         states, collected, holders, drains[name], left[name] = answer
         unended.update(state.job for state in states if not state.is_terminal)
-        copied |= {one for one in collected if one.removesuffix(WORK) in own[name]}
         others = [one for one in holders if one not in (holder, drains[name])]
         held[name] = [one for one in others if not is_removal(one)]
         removals[name] = next(filter(is_removal, others), "")
@@ -100,6 +100,15 @@ def uses(stack: Stack, inventory: Inventory, holder: str = "") -> dict[str, Use]
         )
         for name in by_name
     }
+
+
+def copied_marks(
+    stack: Stack, listed: Mapping[str, Iterable[JobState]], told: Mapping[str, Collection[str]]
+) -> set[str]:
+    """Return what collects have copied, of what each head has ``told`` as :func:`collected_on`: that is
+    believed of a head's own jobs, by the jobs that all heads ``listed``."""
+    own = own_jobs(stack, listed)
+    return {mark for head, marks in told.items() for mark in marks if mark.removesuffix(WORK) in own[head]}
 
 
 def not_copied(

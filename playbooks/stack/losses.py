@@ -22,8 +22,7 @@ from launch.nodeset import fold
 from launch.numbers import counted
 from playbooks.cli import output
 from playbooks.cli.merged_output import grouped
-from playbooks.foreign_jobs import own_jobs
-from playbooks.nodes.busy import STEP_S, WORK, collected_on, not_copied
+from playbooks.nodes.busy import STEP_S, collected_on, copied_marks, not_copied
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
 
@@ -271,19 +270,18 @@ def find_losses(stack: Stack, inventory: Inventory) -> Losses:
     unknown = {node.name: f"it is {node.state}" for node in inventory.nodes if node.state in DEAD}
     unended: list[JobState] = []
     uncollected: list[str] = []
-    copied: set[str] = set()
     left: dict[str, list[LeftFiles]] = {}
     alive = [node for node in inventory.nodes if node.name not in unknown]
     with Cluster(inventory, stack.folder) as cluster:
         answers = fan_out_hosts(cluster.host, alive, _query, what="listing its jobs", timeout=3 * STEP_S)
     believed = {name: answer for name, answer in answers.items() if not isinstance(answer, Exception)}
-    own = own_jobs(stack, {name: jobs for name, (jobs, _, _) in believed.items()})
+    listed = {name: jobs for name, (jobs, _, _) in believed.items()}
+    copied = copied_marks(stack, listed, {name: told for name, (_, told, _) in believed.items()})
     for name, answer in answers.items():
         if isinstance(answer, Exception):
             unknown[name] = str(answer).removeprefix(f"{name}: ")
             continue
         jobs, collected, found = answer
-        copied |= {one for one in collected if one.removesuffix(WORK) in own[name]}
         for job, part in found.items():
             left.setdefault(job, []).append(part)
         unended += [job for job in jobs if not job.is_terminal]

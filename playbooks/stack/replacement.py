@@ -96,7 +96,8 @@ def replace_one(stack: Stack, node: str, way: Way) -> Replaced:
     rest = _without(inventory, sick)
     if not (way.reimage and is_there):
         refuse_replacement(stack)
-        agree_to_delete_storage(stack, yes=way.yes)
+        if is_there:  # else only the update remains, which asks by itself
+            agree_to_delete_storage(stack, yes=way.yes)
         check_image(stack)
     if way.agreed is None and is_there and sick.state != "deleting":
         way = dataclasses.replace(way, agreed=_consent(stack, inventory, sick, way))

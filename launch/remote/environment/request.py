@@ -23,6 +23,7 @@ __all__ = [
     "RemovalAnswer",
     "SendingCall",
     "SentEnvironment",
+    "Spread",
     "StoredEnvironment",
 ]
 
@@ -59,14 +60,16 @@ class EnvironmentRequest(TypedDict):
     """Secrets by registry: ``username`` and ``password``, or ``identitytoken``; in no record."""
 
 
-class _Spread(TypedDict):
+class Spread(TypedDict):
+    """What sending an environment to nodes takes."""
+
     ssh: list[str]
     fanout: int
     silence: float
     credential: str
 
 
-class EnvironmentCall(EnvironmentRequest, _Spread):
+class EnvironmentCall(EnvironmentRequest, Spread):
     """Request of ``environment``, with what its spread needs. It is on stdin alone: an index's password may
     be among the requirements."""
 
@@ -74,7 +77,7 @@ class EnvironmentCall(EnvironmentRequest, _Spread):
     """Whether the head makes what it does not hold; else it answers that it lacks it."""
 
 
-class SendingCall(_Spread):
+class SendingCall(Spread):
     """Request of ``environment`` to a node that holds one: it sends it to others, and learns no secret."""
 
     sends: str

@@ -155,10 +155,11 @@ class TestRunning:
 
     def test_two_jobs_on_one_node_have_ports_of_their_own(self, tmp_path: Path) -> None:
         nodes = Nodes(tmp_path, [4])
-        script = 'echo "$TF_CONFIG"; sleep 1.5'
-        first = start(nodes, shell(script, workers=2))
+        script, goes = 'echo "$TF_CONFIG"', tmp_path / "the-second-has-ended"
+        first = start(nodes, shell(f"{script}; until [ -e {goes} ]; do sleep 0.1; done", workers=2))
         until(lambda: len(lines(first.events)) == 2)
         _, events = nodes.run(shell(script, workers=2))
+        goes.touch()
         used = [
             set(json.loads(text)["cluster"]["worker"]) for e in (first.events, events) for _, text in lines(e)
         ]

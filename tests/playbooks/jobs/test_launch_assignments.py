@@ -7,19 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.playbooks.server import make_key, save_stack
-from tests.playbooks.typed import fab, write_project
+from tests.playbooks.jobs.test_launch_words import workplace
+from tests.playbooks.typed import fab
 
-
-@pytest.fixture(scope="module")
-def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with a script; nobody asks its node."""
-    top = tmp_path_factory.mktemp("workplace")
-    write_project(top, "dev", fabfile=True)
-    keys = tmp_path_factory.mktemp("keys")
-    save_stack(top / ".ranklift" / "dev", {0: 22}, make_key(keys / "host"), make_key(keys / "user"))
-    (top / "train.py").write_text("print('hi')\n")
-    return top
+__all__ = ["workplace"]
 
 
 @pytest.mark.parametrize(

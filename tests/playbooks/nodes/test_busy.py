@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,20 @@ class Double:
         return Completed(0, json.dumps(self._its.get("slots", [])).encode(), b"")
 
 
+def connect(monkeypatch: pytest.MonkeyPatch, there: Mapping[str, dict[str, Any] | None]) -> None:
+    """Have the nodes of ``there`` answer, each by what is on it."""
+
+    @contextmanager
+    def cluster(*_: object) -> Any:
+        class Hosts:
+            def host(self, which: Node) -> Double:
+                return Double(which.name, there[which.name])
+
+        yield Hosts()
+
+    monkeypatch.setattr(connection, "Cluster", cluster)
+
+
 def test_a_node_is_busy_for_its_head_its_slots_and_all_that_wait_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,15 +109,7 @@ def test_a_node_is_busy_for_its_head_its_slots_and_all_that_wait_for_it(
         "node000009": {"drain": f"{DRAIN}\n".encode(), "left": ["collected", "ended", "running"]},
     }
 
-    @contextmanager
-    def cluster(*_: object) -> Any:
-        class Hosts:
-            def host(self, which: Node) -> Double:
-                return Double(which.name, there[which.name])
-
-        yield Hosts()
-
-    monkeypatch.setattr(connection, "Cluster", cluster)
+    connect(monkeypatch, there)
     nodes = (
         node(0),
         node(1),
@@ -161,15 +167,7 @@ def test_of_a_head_that_lists_another_heads_job_nothing_is_believed(
         "node000002": {"jobs": []},
     }
 
-    @contextmanager
-    def cluster(*_: object) -> Any:
-        class Hosts:
-            def host(self, which: Node) -> Double:
-                return Double(which.name, {"collected": b"", **there[which.name]})
-
-        yield Hosts()
-
-    monkeypatch.setattr(connection, "Cluster", cluster)
+    connect(monkeypatch, {name: {"collected": b"", **its} for name, its in there.items()})
     stack = Stack("dev", tmp_path, {})
     stack.jobs.mkdir(parents=True)
     (stack.jobs / "victim.json").write_text('{"head": "node000001"}')
@@ -191,15 +189,7 @@ def test_another_node_cannot_mark_the_files_of_a_job_as_copied(
         "node000002": {"jobs": [{**ended, "job": "other"}], "collected": b"victim.work\nother\n"},
     }
 
-    @contextmanager
-    def cluster(*_: object) -> Any:
-        class Hosts:
-            def host(self, which: Node) -> Double:
-                return Double(which.name, there[which.name])
-
-        yield Hosts()
-
-    monkeypatch.setattr(connection, "Cluster", cluster)
+    connect(monkeypatch, there)
     stack = Stack("dev", tmp_path, {})
     stack.jobs.mkdir(parents=True)
     if noted:
